@@ -1,7 +1,7 @@
 """Repaired bugs of published libraries: a folder of targets against every release of the library that they are for.
 
 python -m benchmarks.archaeology --releases PACKAGE --targets FOLDER [--seconds N] [--cases N] [--jobs N]
-    [--out FOLDER] [--pairs all|third] [--seed N] [--wheels FOLDER] [--limit N] [--write FILE]
+    [--out FOLDER] [--pairs all|third] [--seed N] [--wheels FOLDER] [--stand-in PACKAGE] [--limit N] [--write FILE]
 
 A finding in one release that agrees on the next release, and still disagrees on its own when it is run again, is a
 repaired bug. Every result is kept in --out; the command goes on where it ended. A library whose package was renamed
@@ -16,13 +16,21 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks.archaeology.plan import Pair, Period, draw_third, neighbours, periods, searched, steps
-from benchmarks.archaeology.run import Found, Workshop, name_of, relative, search_name, step_name, with_release
+from benchmarks.archaeology.plan import Pair, Period, chains, draw_third, neighbours, periods, searched, steps
+from benchmarks.archaeology.processes import start_server
+from benchmarks.archaeology.run import (
+    SEARCHES,
+    Failed,
+    Found,
+    Workshop,
+    finish_name,
+    name_of,
+    relative,
+    search_name,
+    steps_name,
+)
 from benchmarks.archaeology.table import describe
 from benchmarks.document import replace_between_marks
 from benchmarks.releases import ROOT, published_versions, version_key
@@ -55,17 +63,40 @@ def put_errors(done: list[Found | None]) -> None:
 
 
 def work(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair], seed: int) -> None:
-    """Takes all findings from each release to the next, targets in an order drawn by the seed; searches the newest."""
+    """Searches targets side by side, those with most steps first, otherwise in an order drawn by the seed."""
     texts = sorted(plan)
     random.Random(seed).shuffle(texts)
-    tasks: list[Callable[[], Any]] = []
-    for text in texts:
-        chain = steps(plan[text], pairs)
-        # The searches of a target run side by side, and its steps one after the other.
-        tasks += [partial(workshop.search, old, text) for old, _ in chain]
-        tasks.append(partial(workshop.follow, text, chain))
-    tasks += [partial(workshop.search, plan[text][-1], text) for text in texts]
-    put_errors(workshop.together(lambda task: task(), tasks))
+    texts.sort(key=lambda text: -len(steps(plan[text], pairs)))
+    put_errors(workshop.together(lambda text: descend(workshop, text, plan[text], pairs), texts))
+    repaired = [
+        (step["older"], text, one)
+        for text in texts
+        for step in steps_done(workshop, text, plan[text], pairs)
+        for one in step["repaired"]
+    ]
+    workshop.together(lambda found: workshop.finished(*found), repaired)
+
+
+def descend(workshop: Workshop, text: str, of_target: list[Period], pairs: list[Pair]) -> None:
+    """Searches a target's periods, the newest first, and takes what each has to the newer ones. Raises Failed."""
+    following = {chain[0][0]: chain for chain in chains(of_target, pairs)}
+    newer, errors = None, []
+    for period in reversed(searched(of_target, pairs)):
+        ran = workshop.search(period, text, newer)
+        if "error" in ran:
+            errors.append(ran["error"])
+            continue
+        newer = period
+        if period in following:
+            workshop.follow(text, following[period])
+    if errors:
+        raise Failed(errors[-1])
+
+
+def steps_done(workshop: Workshop, text: str, of_target: list[Period], pairs: list[Pair]) -> list[Found]:
+    """The steps of a target that are kept."""
+    kept = [workshop.done(steps_name(chain[0][0], text)) for chain in chains(of_target, pairs)]
+    return [step for one in kept if one is not None for step in one["steps"]]
 
 
 def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: list[Found]) -> list[Found]:
@@ -74,7 +105,7 @@ def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: lis
     for text, of_target in plan.items():
         newest = of_target[-1]
         ran = workshop.done(f"{search_name(newest, text)}.json")
-        shown = {one["path"]: one for one in (with_release(ran) if ran else ())}
+        shown = {one["path"]: one for one in (ran["findings"] if ran else ())}
         for step in done:
             if step["target"] == name_of(text) and step["newer"] == newest.first:
                 shown |= {one["path"]: one for one in step["still"]}
@@ -99,6 +130,7 @@ def main() -> int:
     until = time.monotonic() + options.limit
     workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until, options.cases)
     releases = releases_of(options.releases, options.wheels)
+    start_server(options.stand_in)
     workshop.together(workshop.install, releases)  # Before two searches need the same one.
     probed = workshop.together(lambda release: workshop.probe(release, relative(options.targets)), releases)
     if None in probed:
@@ -128,13 +160,16 @@ def main() -> int:
 
 
 def summarise(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> Found:
-    """What is kept of the plan: searches, steps, those that are `left`, and what shows in the newest release."""
-    searches = {search_name(period, text) for text, all_of in plan.items() for period in searched(all_of, pairs)}
-    names = [step_name(new, text) for text, all_of in plan.items() for _, new in steps(all_of, pairs)]
-    done = [step for name in names if (step := workshop.done(name)) is not None]
-    ran = sum(workshop.done(f"{name}.json") is not None for name in searches)
-    left = len(names) - len(done) + len(searches) - ran
-    return {"searches": ran, "steps": done, "left": left, "newest": newest_findings(workshop, plan, done)}
+    """What is kept of the plan: searches, steps, how much is `left`, and what shows in the newest release."""
+    wanted = [f"{search_name(one, text)}.json" for text, all_of in plan.items() for one in searched(all_of, pairs)]
+    wanted += [steps_name(chain[0][0], text) for text, all_of in plan.items() for chain in chains(all_of, pairs)]
+    there = [name for name in wanted if workshop.done(name) is not None]
+    done = [step for text, all_of in plan.items() for step in steps_done(workshop, text, all_of, pairs)]
+    for step in done:
+        step["repaired"] = [one | (workshop.done(finish_name(one)) or {}) for one in step["repaired"]]
+    ran = sum(name.startswith(SEARCHES) for name in there)
+    left, newest = len(wanted) - len(there), newest_findings(workshop, plan, done)
+    return {"searches": ran, "steps": done, "left": left, "newest": newest}
 
 
 def parse() -> argparse.Namespace:
@@ -149,6 +184,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pairs", choices=("all", "third"), default="all")
     parser.add_argument("--seed", type=int, default=0, help="of the third of the pairs")
     parser.add_argument("--wheels", type=Path, help="a folder of wheels, instead of the index that pip uses")
+    parser.add_argument("--stand-in", action="append", default=[], help="a package to replace by an empty one")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds in which work may begin")
     parser.add_argument("--write", type=Path, help="the document that has marks with the last package's name")
     return parser.parse_args()

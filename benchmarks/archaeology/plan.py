@@ -50,7 +50,14 @@ def steps(target_periods: Sequence[Period], chosen: Collection[Pair]) -> list[tu
     return [(old, new) for old, new in zip(target_periods, target_periods[1:], strict=False) if new.first in newer]
 
 
+def chains(target_periods: Sequence[Period], chosen: Collection[Pair]) -> list[list[tuple[Period, Period]]]:
+    """For each step all steps from it on that begin where the one before ends, the newest step first."""
+    found = list[list[tuple[Period, Period]]]()
+    for step in reversed(steps(target_periods, chosen)):
+        found.append([step, *(found[-1] if found and found[-1][0][0] == step[1] else [])])
+    return found
+
+
 def searched(target_periods: Sequence[Period], chosen: Collection[Pair]) -> list[Period]:
-    """The periods on which a target is to be searched: the older one of each step, and the newest, once for a code."""
-    wanted = [old for old, _ in steps(target_periods, chosen)] + list(target_periods[-1:])
-    return list({period.code: period for period in reversed(wanted)}.values())[::-1]
+    """The periods on which a target is to be searched: the older one of each step, and the newest."""
+    return [old for old, _ in steps(target_periods, chosen)] + list(target_periods[-1:])

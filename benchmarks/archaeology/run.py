@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,8 +18,9 @@ from threading import Lock
 from typing import Any
 
 from benchmarks.archaeology.plan import Period
+from benchmarks.archaeology.processes import run_forked
 from benchmarks.archaeology.replay import AGREES, DISAGREES
-from benchmarks.releases import ROOT, fuzz, install, run_module
+from benchmarks.releases import ROOT, fuzz, install
 from fuzz import corpus
 
 GRADING = 60
@@ -29,6 +31,8 @@ REFUSED = re.compile(r"every one of (\d+) cases was refused")
 """What the message of a run says whose target's library refused every case."""
 CASES = 24
 """Refused cases after which a release is taken for one that refuses them all."""
+SEARCHES = "runs"
+"""The folder of what searches found."""
 Found = dict[str, Any]
 
 
@@ -77,7 +81,8 @@ class Workshop:
             except Failed as error:
                 return {"error": str(error)}
 
-        with ThreadPoolExecutor(self.jobs) as pool:
+        # More than may run: some wait for what others are about to do.
+        with ThreadPoolExecutor(2 * self.jobs) as pool:
             return list(pool.map(one, things))
 
     @contextmanager
@@ -132,24 +137,31 @@ class Workshop:
             with self.slot() as cpus:
                 folder = self.install(release)
                 arguments = (str(targets), str(folder))
-                code, output, errors = run_module(folder, "benchmarks.archaeology.probe", *arguments, cpus=cpus)
+                code, output, errors = run_forked(folder, "benchmarks.archaeology.probe", *arguments, cpus=cpus)
             lines = [json.loads(line) for line in output.splitlines()]
             return {"error": f"{release}: {errors.strip()[-300:]}"} if code else {"lines": lines}
 
         return self.kept(f"probes/{release}.json", make)
 
-    def search(self, period: Period, text: str) -> Found:
-        """What a run of a target finds in a period's last release; the findings' paths are those in the folder."""
+    def search(self, period: Period, text: str, newer: Period | None = None) -> Found:
+        """What a run of a target finds in a period's last release; the findings' paths are those in the folder.
+
+        What was found in the `newer` period and shows here as well is known to the run, which spends no time on it.
+        """
         name = search_name(period, text)
 
         def make() -> Found:
             entries = self.folder / name
+            shutil.rmtree(entries, ignore_errors=True)
+            if newer is not None:
+                self.copy_known(self.folder / search_name(newer, text), entries, period.last, text)
             with self.slot() as cpus:
                 budget = ("--cases", str(self.cases)) if self.cases else ()
                 budget += ("--seconds", f"{self.seconds:g}") if self.seconds else ()
                 where = ("--backend", "cpu", "--corpus", str(entries))
                 limit = self.time_limit(self.seconds)
-                ran = fuzz(self.install(period.last), "run", text, *budget, *where, timeout=limit, cpus=cpus)
+                release = self.install(period.last)
+                ran = fuzz(release, "run", text, *budget, *where, run=run_forked, timeout=limit, cpus=cpus)
             refused = REFUSED.search(ran.get("error", ""))
             if refused and int(refused[1]) >= CASES:
                 # It is the same the next time: an older release takes less than the target declares.
@@ -160,26 +172,36 @@ class Workshop:
 
         return self.kept(f"{name}.json", make)
 
-    def follow(self, text: str, chain: Sequence[Sequence[Period]]) -> list[Found]:
-        """Takes the findings of a target from each older period to the newer one, in order of time.
+    def copy_known(self, known: Path, entries: Path, release: str, text: str) -> None:
+        """Copies the entries of another search that disagree in a release as well."""
+        saved = [{"path": str(path.relative_to(self.folder))} for path in sorted(known.rglob("*.yaml"))]
+        for path, now in self.replayed(release, text, saved).items():
+            if now["shows"] == DISAGREES:
+                copy = entries / (self.folder / path).relative_to(known)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.folder / path, copy)
 
-        A chain holds pairs of neighbouring periods. What still shows in the newer one goes on to the next pair. A
-        search that failed leaves its step for another time. Raises Failed with the last error where there was one.
+    def follow(self, text: str, chain: Sequence[Sequence[Period]]) -> list[Found]:
+        """Takes what was found in the oldest period of a chain to the next, and what shows there to the one after it.
+
+        A chain holds pairs of neighbouring periods, the oldest first. Raises Failed where the search failed.
         """
-        results, alive, reached, error = [], list[Found](), None, ""
-        for old, new in chain:
-            alive = alive if reached == old else []
-            ran = self.search(old, text)
+        period = chain[0][0]
+
+        def make() -> Found:
+            ran, steps = self.search(period, text), list[Found]()
             if "error" in ran:
-                error = ran["error"]
-                continue
-            alive = list({one["path"]: one for one in [*alive, *with_release(ran)]}.values())
-            done = self.step(text, old, new, alive)
-            results.append(done)
-            alive, reached = done["still"], new
-        if error:
-            raise Failed(error)
-        return results
+                return {"error": ran["error"]}
+            alive = [one | {"found_in": ran["release"]} for one in ran["findings"] if one["seen"] == "new"]
+            for old, new in chain:
+                steps.append(self.step(text, old, new, alive))
+                alive = steps[-1]["still"]
+            return {"steps": steps}
+
+        made = self.kept(steps_name(period, text), make)
+        if "error" in made:
+            raise Failed(made["error"])
+        return list(made["steps"])
 
     def step(self, text: str, old: Period, new: Period, findings: list[Found]) -> Found:
         """What becomes of findings from one period to the next.
@@ -187,25 +209,21 @@ class Workshop:
         `repaired` agree on the newer and disagree on the older one, `still` disagree on the newer, `unconfirmed` agree
         on both, and `unexamined` could not be examined on the newer.
         """
-
-        def make() -> Found:
-            now = self.replayed(new.first, text, findings)
-            gone = [one for one in findings if now[one["path"]]["shows"] == AGREES]
-            before = self.replayed(old.last, text, gone)
-            sure = [one for one in gone if before[one["path"]]["shows"] == DISAGREES]
-            return {
-                "target": name_of(text),
-                "older": old.last,
-                "newer": new.first,
-                "repaired": [self.graded(old.last, text, one | now[one["path"]]) for one in sure],
-                "unconfirmed": [one for one in gone if one not in sure],
-                "still": [one for one in findings if now[one["path"]]["shows"] == DISAGREES],
-                "unexamined": [
-                    one | now[one["path"]] for one in findings if now[one["path"]]["shows"] not in (AGREES, DISAGREES)
-                ],
-            }
-
-        return self.kept(step_name(new, text), make)
+        now = self.replayed(new.first, text, findings)
+        gone = [one for one in findings if now[one["path"]]["shows"] == AGREES]
+        before = self.replayed(old.last, text, gone)
+        sure = [one for one in gone if before[one["path"]]["shows"] == DISAGREES]
+        return {
+            "target": name_of(text),
+            "older": old.last,
+            "newer": new.first,
+            "repaired": [one | now[one["path"]] for one in sure],
+            "unconfirmed": [one for one in gone if one not in sure],
+            "still": [one for one in findings if now[one["path"]]["shows"] == DISAGREES],
+            "unexamined": [
+                one | now[one["path"]] for one in findings if now[one["path"]]["shows"] not in (AGREES, DISAGREES)
+            ],
+        }
 
     def replayed(self, release: str, text: str, findings: list[Found]) -> dict[str, Found]:
         """The lines of the module `replay` by the path in the folder."""
@@ -215,7 +233,7 @@ class Workshop:
         with self.slot() as cpus:
             folder, limit = self.install(release), self.time_limit(30 * len(paths))
             module = "benchmarks.archaeology.replay"
-            _, output, errors = run_module(folder, module, text, *paths, timeout=limit, cpus=cpus)
+            _, output, errors = run_forked(folder, module, text, *paths, timeout=limit, cpus=cpus)
         lines = {line["path"]: line for line in map(json.loads, output.splitlines())}
         lost = {"needs": [], "shows": f"not run: {errors.strip()[-300:]}"}
         return {
@@ -223,16 +241,21 @@ class Workshop:
             for one, path in zip(findings, paths, strict=True)
         }
 
-    def graded(self, release: str, text: str, found: Found) -> Found:
-        """The finding with a severity, where it has none and gets one."""
-        if found["severity"] is None:
+    def finished(self, release: str, text: str, found: Found) -> Found:
+        """What changes in a finding that its search had no time to shrink to the end or to grade; empty for others."""
+
+        def make() -> Found:
             path = self.folder / found["path"]
             budget = ("--grade", "--seconds", str(GRADING), "--backend", "cpu", "--target", text)
             with self.slot() as cpus:
                 arguments = ("shrink", str(path), *budget)
-                run_module(self.install(release), "fuzz", *arguments, timeout=self.time_limit(GRADING), cpus=cpus)
-            found = found | {"severity": corpus.read(path).severity}
-        return found
+                run_forked(self.install(release), "fuzz", *arguments, timeout=self.time_limit(GRADING), cpus=cpus)
+            needs = self.replayed(release, text, [found])[found["path"]]["needs"]
+            return {"severity": corpus.read(path).severity, "needs": needs or found["needs"]}
+
+        if found["severity"] is not None and not found["cut_off"]:
+            return {}
+        return self.kept(finish_name(found), make)
 
 
 def name_of(text: str) -> str:
@@ -242,17 +265,17 @@ def name_of(text: str) -> str:
 
 def search_name(period: Period, text: str) -> str:
     """Where the search of a target on a period is kept, without `.json`."""
-    return f"runs/{period.last}/{name_of(text)}"
+    return f"{SEARCHES}/{period.last}/{name_of(text)}"
 
 
-def step_name(newer: Period, text: str) -> str:
-    """Where the step of a target to a period is kept."""
-    return f"steps/{newer.first}/{name_of(text)}.json"
+def steps_name(period: Period, text: str) -> str:
+    """Where it is kept what becomes of a target's findings in a period."""
+    return f"steps/{period.last}/{name_of(text)}.json"
 
 
-def with_release(ran: Found) -> list[Found]:
-    """The findings of a run, each with the release in which it was found."""
-    return [one | {"found_in": ran["release"]} for one in ran["findings"]]
+def finish_name(found: Found) -> str:
+    """Where it is kept what a repaired finding is once it is shrunk and graded."""
+    return f"finished/{found['path']}.json"
 
 
 def relative(path: Path) -> Path:

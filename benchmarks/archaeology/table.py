@@ -51,9 +51,10 @@ def describe(result: Mapping[str, Any]) -> str:
     drawn = {newer for _, newer in result["third"]}
     bugs = [one for one in found if is_certified(one) and not is_of_toolchain(one)]
     budget = (f"{result['cases']} cases, at most " if result["cases"] else "") + f"{result['seconds']:g} s"
+    places = len({(step["target"], step["newer"]) for step in result["steps"]})
     parts = [
         f"{len(result['releases'])} releases, {len(result['pairs'])} pairs; {result['searches']} searches of "
-        f"{budget}, {len(result['steps'])} steps of a target from one release to the next, "
+        f"{budget}, {places} steps of a target from one release to the next, "
         f"{result['left']} searches and steps left; {len(result['absent'])} times a release lacks a target.",
         summary("Repaired", bugs),
         summary("Of these in the drawn third of the pairs", [one for one in bugs if one["newer"] in drawn]),

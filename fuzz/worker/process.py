@@ -114,7 +114,7 @@ class Worker:
     def _launch(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
         arguments = channel, activity, self.handler, self.config
         process = context.Process(target=supervise, args=arguments, daemon=True)
-        with STARTS, _without_main(), _environment({**SAFE_PATH, **self.environment}), _watch_server():
+        with STARTS, without_main(), _environment({**SAFE_PATH, **self.environment}), _watch_server():
             process.start()
         return process
 
@@ -285,7 +285,7 @@ def _watch_server() -> Iterator[None]:
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
+def without_main() -> Iterator[None]:
     """Keeps a new process from importing the program that is running, which it does not need and may not survive."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")

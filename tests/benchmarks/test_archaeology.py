@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.archaeology.__main__ import descend
 from benchmarks.archaeology.code import digest
-from benchmarks.archaeology.plan import Period, draw_third, neighbours, periods, searched, steps
+from benchmarks.archaeology.plan import Period, chains, draw_third, neighbours, periods, searched, steps
 from benchmarks.archaeology.run import Failed, Workshop
+from benchmarks.archaeology.stand_ins import Finder
 from benchmarks.archaeology.table import describe, repaired
 from fuzz.coverage_report.protocol import SourceFunction
 
@@ -64,7 +67,7 @@ def test_releases_with_the_same_code_are_searched_once() -> None:
     codes = {"a==1": "x", "a==2": "x", "a==4": "y", "a==5": "x"}
     found = periods(RELEASES, codes)
     assert [period.releases for period in found] == [("a==1", "a==2"), ("a==4",), ("a==5",)]
-    assert len(searched(found, neighbours(RELEASES))) == 2
+    assert [period.last for period in searched(found, neighbours(RELEASES))] == ["a==2", "a==4", "a==5"]
 
 
 def test_a_drawn_pair_leaves_the_steps_of_other_releases_out() -> None:
@@ -72,6 +75,12 @@ def test_a_drawn_pair_leaves_the_steps_of_other_releases_out() -> None:
     chosen = [("a==2", "a==3")]
     assert [(old.last, new.first) for old, new in steps(found, chosen)] == chosen
     assert [period.last for period in searched(found, chosen)] == ["a==2", "a==5"]
+
+
+def test_findings_go_on_from_pair_to_pair_where_all_of_these_are_chosen() -> None:
+    v, w, x, y, z = periods(RELEASES, dict(zip(RELEASES, "vwxyz", strict=True)))
+    chosen = [("a==1", "a==2"), ("a==3", "a==4"), ("a==4", "a==5")]
+    assert chains([v, w, x, y, z], chosen) == [[(y, z)], [(x, y), (y, z)], [(v, w)]]
 
 
 def test_a_third_is_drawn_by_the_seed() -> None:
@@ -127,6 +136,7 @@ def test_a_bug_is_repaired_where_it_agrees_on_the_next_release(tmp_path: Path) -
     assert [line["absent"] for lines in probes for line in lines] == ["", ""]
     assert probes[0][0]["code"] != probes[1][0]["code"]
     old, new = (Period(lines[0]["code"], (release,)) for lines, release in zip(probes, RELEASES, strict=False))
+    workshop.search(new, probes[0][0]["text"])
     (step,) = workshop.follow(probes[0][0]["text"], [(old, new)])
     assert [(one["oracle"], one["output"], one["found_in"]) for one in step["repaired"]] == [("accuracy", "y", "a==1")]
     assert step["still"] == step["unconfirmed"] == step["unexamined"] == []
@@ -143,18 +153,50 @@ def test_a_release_lacks_a_target_although_some_of_its_inputs_are_too_large(tmp_
 
 
 def test_a_search_that_failed_leaves_its_step_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b, c = (Period(code, (release,)) for code, release in zip("xyz", RELEASES, strict=False))
-    ran = {"a==1": {"error": "it was too slow", "findings": []}, "a==2": {"findings": []}}
-    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda release, *_, **__: ran[release.name])
-    for period in (a, b, c):
+    old, new, newest = of_target = [Period(code, (release,)) for code, release in zip("xyz", RELEASES, strict=False)]
+    ran = {"a==1": {"findings": []}, "a==2": {"error": "it was too slow", "findings": []}, "a==3": {"findings": []}}
+    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda release, *_, **__: dict(ran[release.name]))
+    for period in of_target:
         (tmp_path / "releases" / period.last).mkdir(parents=True)
     workshop = Workshop(tmp_path, jobs=1, seconds=0)
     with pytest.raises(Failed, match="too slow"):
-        workshop.follow("tiny.py", [(a, b), (b, c)])
-    ran["a==1"] = {"findings": []}
-    assert workshop.search(a, "tiny.py")["error"] == "it was too slow"  # Searched again by the next command.
+        descend(workshop, "tiny.py", of_target, neighbours(RELEASES))
+    ran["a==2"] = {"findings": []}
+    assert workshop.search(new, "tiny.py")["error"] == "it was too slow"  # Searched again by the next command.
     assert workshop.done("steps/a==2/tiny.json") is None
-    assert workshop.done("steps/a==3/tiny.json")["older"] == "a==2"
+    assert [step["newer"] for step in workshop.done("steps/a==1/tiny.json")["steps"]] == ["a==2", "a==3"]
+
+
+def test_what_shows_in_a_newer_release_is_known_to_the_search_of_an_older_one(tmp_path: Path) -> None:
+    wrong = {"1": "x.sum(-1, keepdim=True)", "2": "x.sum(-1, keepdim=True)", "3": "x.mean(-1, keepdim=True)"}
+    for version, mean in wrong.items():
+        folder = tmp_path / "releases" / f"a=={version}" / "tinylib"
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(f"def mean(x):\n    return {mean}\n")
+    (tmp_path / "tiny.py").write_text(TARGET)
+    oldest, old, new = [Period(code, (release,)) for code, release in zip("xyz", RELEASES, strict=False)]
+    workshop, text = Workshop(tmp_path, jobs=1, seconds=0, cases=20), str(tmp_path / "tiny.py")
+    descend(workshop, text, [oldest, old, new], neighbours(RELEASES))
+    assert [one["seen"] for one in workshop.search(old, text)["findings"]] == ["new"]
+    assert "new" not in [one["seen"] for one in workshop.search(oldest, text)["findings"]]
+    fates = [workshop.done(f"steps/a=={version}/tiny.json")["steps"] for version in "12"]
+    assert [[len(step["repaired"]) for step in steps] for steps in fates] == [[0, 0], [1]]
+
+
+def test_a_package_with_a_stand_in_has_every_name_and_computes_nothing() -> None:
+    finder = Finder(["old.models"])
+    assert finder.find_spec("old.ops") is None
+    spec = finder.find_spec("old.models.gla")
+    assert spec is not None
+    module = module_from_spec(spec)
+
+    class Model(module.PreTrained, module.Generation):  # type: ignore[misc, name-defined]
+        pass
+
+    assert module.AutoModel.register("x", Model) is not None
+    assert module.documented("text")(Model) is Model
+    with pytest.raises(TypeError, match="computes nothing"):
+        module.ACTIVATIONS["silu"]()(3.0)
 
 
 @pytest.mark.parametrize(("cases", "kept"), [(597, True), (1, False)])
