@@ -27,14 +27,26 @@ class Pointer:
     shadow: int = 0
 
 
+class RunOrder(NamedTuple):
+    """The seeds of the orders in which a launch runs its programs and combines the elements of sums: None and 0 leave
+    them as they are. A backend that cannot permute them ignores it."""
+
+    programs: int | None = None
+    sums: int = 0
+
+
 class RecordedLaunch(Protocol):
     """A launch that can be repeated with other addresses. `pointers` is None where it cannot."""
 
     @property
     def pointers(self) -> Sequence[Pointer] | None: ...
 
-    def repeat(self, count: int, offsets: Mapping[int, np.ndarray], order: int | None) -> np.ndarray | None:
+    def repeat(
+        self, count: int, offsets: Mapping[int, np.ndarray], orders: Sequence[RunOrder] = ()
+    ) -> np.ndarray | None:
         """Launches `count` times. By slot, `offsets`, int64 (count), are added to the address that it holds.
+
+        `orders` gives the order of each launch; where it is empty all have the usual one.
 
         Returns, uint8 (count), which launches had something to report; None where the backend has no reports.
         """

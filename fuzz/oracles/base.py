@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from fuzz.backends.base import Backend
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import OracleSpec
-from fuzz.oracles.comparison.bits import differing_rows
+from fuzz.oracles.comparison.bits import Outputs, differing_rows
 from fuzz.oracles.comparison.bounds import drifting_places
 from fuzz.oracles.execution.examination import Examination, stacked_outputs
 from fuzz.oracles.execution.rerun import Rerun, run_again
@@ -71,20 +71,49 @@ class RerunOracle(Oracle):
         findings: list[Finding | None] = [None] * len(exams)
         for rerun in self.reruns(exams) if exams else ():
             pending = [place for place, row in enumerate(rerun.rows) if findings[row] is None]
-            for rows, outputs in run_again(exams, rerun.select(pending)) if pending else ():
-                some = [exams[row] for row in rows]
-                pairs = rerun.pairs(stacked_outputs(some), outputs)
-                places = differing_rows(pairs)
-                if places and rerun.bound_of:
-                    places = drifting_places(some, pairs, places, rerun.bound_of)
-                for place in places:
-                    pair = {name: (one[place], other[place]) for name, (one, other) in pairs.items()}
-                    findings[rows[place]] = rerun.compare(exams[rows[place]], pair)
+            if pending:
+                some = rerun.select(pending)
+                (results,) = run_again([(exams, some)])
+                compare_results(exams, some, results, findings)
         return findings
 
     @abstractmethod
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         """The reruns of a case, or of replicas of one stack, and how their results compare."""
+
+
+def check_reruns(
+    checks: Sequence[tuple[RerunOracle, Sequence[Examination]]],
+) -> list[list[Finding | None]]:
+    """What `check` gives of each oracle and its replicas of one stack; reruns of all oracles run at once."""
+    findings: list[list[Finding | None]] = [[None] * len(exams) for _, exams in checks]
+    reruns = [
+        (exams, rerun, found)
+        for (oracle, exams), found in zip(checks, findings, strict=True)
+        for rerun in (oracle.reruns(exams) if exams else ())
+    ]
+    results = run_again([(exams, rerun) for exams, rerun, _ in reruns])
+    for (exams, rerun, found), some in zip(reruns, results, strict=True):
+        compare_results(exams, rerun, some, found)
+    return findings
+
+
+def compare_results(
+    exams: Sequence[Examination],
+    rerun: Rerun,
+    results: Iterable[tuple[Sequence[int], Outputs]],
+    findings: list[Finding | None],
+) -> None:
+    """Compares the (rows, outputs) of a rerun with the first run, and adds the findings of rows that have none."""
+    for rows, outputs in results:
+        some = [exams[row] for row in rows]
+        pairs = rerun.pairs(stacked_outputs(some), outputs)
+        places = [place for place in differing_rows(pairs) if findings[rows[place]] is None]
+        if places and rerun.bound_of:
+            places = drifting_places(some, pairs, places, rerun.bound_of)
+        for place in places:
+            pair = {name: (one[place], other[place]) for name, (one, other) in pairs.items()}
+            findings[rows[place]] = rerun.compare(exams[rows[place]], pair)
 
 
 def name_promise(finding: Finding | None, target: Target, keyword: str, less: str = "") -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import torch
 
@@ -20,6 +21,7 @@ from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
+from fuzz.oracles.base import Oracle, RerunOracle, check_reruns
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.screening import screen
@@ -230,38 +232,46 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     suspects = {exam.row for exam in stacked if compares and not exam.cleared}
     backend = stacked[0].backend
     sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan) and oracle.runs_on(backend)]
-    for oracle in sampled:
-        exams_of_oracle = [
-            exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]
-        ]
-        findings = oracle.check(exams_of_oracle)
-        suspects |= {exam.row for exam, finding in zip(exams_of_oracle, findings, strict=True) if finding}
+    suspects |= check_sampled(sampled, [exam for exam in stacked if exam.row not in suspects], group)
     always = tuple(oracle.name for oracle in ALWAYS if oracle.applies(target, group.plan))
     # Most replicas have nothing to report and share their sampled oracles: they share one report.
     silent = {
         names: Report("returned", False, (), (*always, *(oracle.name for oracle in sampled if oracle.name in names)))
         for names in set(group.sampled)
     }
-    agreeing = (exam for exam in stacked if exam.row not in suspects)
-    nearest = max(agreeing, key=lambda exam: exam.worst, default=None)
-
-    reports: list[Report] = []
-    for row, exam in enumerate(exams):
-        if exam.stack is None:
-            report = examine(exam, group.request(row))
-        elif row in suspects:
-            request = group.request(row)
-            enough = has_enough_disagreements(reports)
-            report = UNEXAMINED if enough else examine(runner.run(request.case), request)
+    reports = [silent[names] for names in group.sampled]
+    agreeing = [exam for exam in stacked if exam.row not in suspects]
+    if agreeing:
+        # The first replica reports what the kernels of all did, and the nearest to its bound the worst error.
+        if agreeing[0].row == 0:
+            features, constants = backend.collect_feedback(agreeing[0].returned)
+            reports[0] = replace(reports[0], features=features, constants=constants)
+        nearest = max(agreeing, key=attrgetter("worst"))
+        reports[nearest.row] = replace(reports[nearest.row], worst=nearest.worst)
+    special: list[Report] = []
+    for row in sorted({*range(len(exams))} - {exam.row for exam in agreeing}):
+        request, exam = group.request(row), exams[row]
+        if exam.stack is not None and has_enough_disagreements(special):
+            reports[row] = UNEXAMINED
         else:
-            report = silent[group.sampled[row]]
-            # The first replica reports what the kernels of all did, and the nearest to its bound the worst error.
-            if row == 0:
-                features, constants = exam.backend.collect_feedback(exam.returned)
-                report = replace(report, features=features, constants=constants)
-            report = replace(report, worst=exam.worst) if exam is nearest else report
-        reports.append(report)
+            reports[row] = examine(exam if exam.stack is None else runner.run(request.case), request)
+        special.append(reports[row])
     return tuple(reports)
+
+
+def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group: ReplicaGroup) -> set[int]:
+    """The rows of replicas of one stack in which a sampled oracle finds something, each in its share of them."""
+    by_names: dict[tuple[str, ...], list[Examination]] = {}
+    for exam in exams:
+        by_names.setdefault(group.sampled[exam.row], []).append(exam)
+    checks = []
+    for oracle in oracles:
+        some = [exam for names, share in by_names.items() if oracle.name in names for exam in share]
+        checks.append((oracle, sorted(some, key=attrgetter("row"))))
+    reruns = [(oracle, some) for oracle, some in checks if isinstance(oracle, RerunOracle)]
+    found = list(zip((some for _, some in reruns), check_reruns(reruns), strict=True))
+    found += [(some, oracle.check(some)) for oracle, some in checks if not isinstance(oracle, RerunOracle)]
+    return {exam.row for some, findings in found for exam, finding in zip(some, findings, strict=True) if finding}
 
 
 def has_enough_disagreements(reports: Sequence[Report]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from triton.compiler.compiler import CompiledKernel
 
-from fuzz.backends.base import Pointer
+from fuzz.backends.base import Pointer, RunOrder
 from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
 from fuzz.backends.memory import address_range
 
@@ -46,7 +46,7 @@ class CudaLaunch:
         """The launch as it is repeated without Triton's launcher, where that is possible."""
         return make_loop(self.kernel, self.head, self.arguments)
 
-    def repeat(self, count: int, offsets: Mapping[int, np.ndarray], order: int | None) -> None:
+    def repeat(self, count: int, offsets: Mapping[int, np.ndarray], orders: Sequence[RunOrder] = ()) -> None:
         """Launches `count` times, as `RecordedLaunch` does. A GPU runs programs in an order of its own."""
         columns = {slot: self.arguments[slot].data_ptr() + offset for slot, offset in offsets.items()}
         if self.loop is not None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.allocations import Allocation
-from fuzz.backends.base import RecordedLaunch
+from fuzz.backends.base import RecordedLaunch, RunOrder
 from fuzz.backends.execute import CompletedCall
 from fuzz.backends.memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
 from fuzz.backends.poison import POISON
@@ -45,6 +45,12 @@ class ReplayResult:
     outputs: Mapping[str, torch.Tensor]
     intact: np.ndarray
 
+    def split(self, counts: Sequence[int]) -> list[ReplayResult]:
+        """The results of the first replicas, of those after them, and so on: of so many each."""
+        parts = {name: torch.split(output, list(counts)) for name, output in self.outputs.items()}
+        intact = np.split(self.intact, np.cumsum(counts)[:-1])
+        return [ReplayResult({name: parts[name][place] for name in parts}, one) for place, one in enumerate(intact)]
+
 
 @dataclass(frozen=True)
 class TracedLaunch:
@@ -59,12 +65,12 @@ class TracedLaunch:
     shadows: tuple[tuple[int, int, int], ...]
 
     def repeat(
-        self, regions: Sequence[RegionRows], shadows: Sequence[RegionRows], order: int | None
+        self, regions: Sequence[RegionRows], shadows: Sequence[RegionRows], orders: Sequence[RunOrder]
     ) -> np.ndarray | None:
         """Launches for every replica; returns, uint8 (replicas), which had something to report, or None."""
         offsets = {slot: regions[number].shifts for slot, number in self.addresses}
         offsets |= {slot: shadows[shadow].shifts - regions[number].shifts for slot, shadow, number in self.shadows}
-        return self.launch.repeat(regions[0].count, offsets, order)
+        return self.launch.repeat(regions[0].count, offsets, orders)
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,10 @@ class LaunchTrace:
     steps: tuple[TracedLaunch, ...]
     outputs: Mapping[str, OutputView]
 
-    def replay(self, values: Values, order: int | None = None) -> ReplayResult:
+    def replay(self, values: Values, orders: Sequence[RunOrder] = ()) -> ReplayResult:
         """Runs replicas, launch by launch; `values` are those of each tensor, (replicas, *stored shape).
 
-        `order` permutes the order of programs, where the backend can.
+        `orders` gives the order of each replica; where it is empty all have the usual one.
         """
         count = len(next(iter(values.values())))
         memory = ReplicaMemory(self.layout, count)
@@ -86,7 +92,7 @@ class LaunchTrace:
             write_values(region, buffer, values[name])
         before = memory.words.clone()
         shadows = [allocate_zeros(len(one.shadow), count, one.shadow.ctypes.data) for one in self.call.session.shadowed]
-        reports = [step.repeat(memory.regions, shadows, order) for step in self.steps]
+        reports = [step.repeat(memory.regions, shadows, orders) for step in self.steps]
         damaged = memory.has_changed(before)
         outputs = {
             name: memory.regions[view.region].view(view.shape, view.strides, view.offset, view.dtype)

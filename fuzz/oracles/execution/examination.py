@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -62,8 +63,7 @@ class ReplicaOutputs(Mapping[str, torch.Tensor]):
         return len(self.stack.outputs)
 
 
-@dataclass(frozen=True)
-class ScreenedReference:
+class ScreenedReference(NamedTuple):
     """What screening evaluated of the reference for a call at a stage of the envelope; a replica is a row of it."""
 
     stage: int
@@ -147,7 +147,7 @@ class Examination:
 def common_stack(exams: Sequence[Examination]) -> ReplicaStack | None:
     """The stack in which all of these replicas ran, if it is one."""
     stack = exams[0].stack if exams else None
-    return stack if all(exam.stack is stack for exam in exams) else None
+    return stack if len({id(exam.stack) for exam in exams}) == 1 else None
 
 
 def stacked_values(exams: Sequence[Examination]) -> Values:

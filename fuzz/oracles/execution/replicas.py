@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from fuzz.backends.base import Backend
+from fuzz.backends.base import Backend, RunOrder
 from fuzz.backends.execute import CompletedCall, FatalError, run
 from fuzz.backends.replay.trace import LaunchTrace, ReplayResult, matches_single_run, record_trace
-from fuzz.model.case import SEED_STRIDE, Argument, Call, Case
+from fuzz.model.case import SEED_STRIDE, Argument, Call, Case, LaunchOptions
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import CallResult, Outcome, Returned
@@ -95,22 +95,22 @@ class CaseRunner:
 
 
 def record_and_replay(
-    backend: Backend, ran: CompletedCall, values: Values, outputs: Outputs, order: int | None = None
+    backend: Backend, ran: CompletedCall, values: Values, outputs: Outputs, orders: Sequence[RunOrder] = ()
 ) -> tuple[LaunchTrace | None, ReplayResult | None]:
     """The trace of a run of the first replica, and what it gives for all of them.
 
     (None, None) where launches cannot be replayed, or do not give the first replica the outputs of its run.
     """
     trace = None if sum(part.nbytes for part in values.values()) > LARGEST else record_trace(ran)
-    replayed = replay(backend, trace, values, order) if trace else None
+    replayed = replay(backend, trace, values, orders) if trace else None
     return (trace, replayed) if replayed is not None and matches_single_run(replayed, 0, outputs) else (None, None)
 
 
 @measured("launch")
-def replay(backend: Backend, trace: LaunchTrace, values: Values, order: int | None) -> ReplayResult:
+def replay(backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()) -> ReplayResult:
     """Replays the launches for all replicas. Raises Unattributed where the device fails."""
     try:
-        return trace.replay(values, order)
+        return trace.replay(values, orders)
     except Exception as error:
         if backend.is_fatal(error):
             raise Unattributed from error
@@ -129,6 +129,7 @@ def replica_values(value: Argument, dims: Mapping[str, int], count: int, device:
 
 
 def call_structure(call: Call) -> object:
-    """What replicas of a call have in common: everything but values."""
+    """What replicas of a call have in common: everything but values and orders."""
     tensors = tuple((name, value.shape, value.dtype, value.layout) for name, value in call.tensors.items())
-    return tuple(call.dims.items()), tensors, tuple(call.options.items()), call.launch
+    launch = replace(call.launch or LaunchOptions(), reduction_order=None)
+    return tuple(call.dims.items()), tensors, tuple(call.options.items()), launch

@@ -1,21 +1,24 @@
-"""Runs the last call of replicas again with something changed: all of them at once where that is possible."""
+"""Runs the last call of replicas again with something changed: all reruns of one call at once, where it can be."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import torch
 
+from fuzz.backends.base import RunOrder
 from fuzz.backends.execute import CompletedCall
+from fuzz.backends.memory import WORD_DTYPES
 from fuzz.backends.replay.trace import ReplayResult
 from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
-from fuzz.oracles.execution.replicas import call_structure, record_and_replay, replay
+from fuzz.oracles.execution.replicas import LARGEST, call_structure, record_and_replay, replay
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Rerun:
     order: int | None = None
     bound_of: Callable[[torch.Tensor], torch.Tensor] | None = None
 
+    @property
+    def run_order(self) -> RunOrder:
+        launch = self.call.launch
+        return RunOrder(self.order, (launch and launch.reduction_order) or 0)
+
     def select(self, places: Sequence[int]) -> Rerun:
         """The rerun of those at these places of `rows` only."""
         if len(places) == len(self.rows):
@@ -54,43 +62,90 @@ def same_bound(bound: torch.Tensor) -> torch.Tensor:
     return bound
 
 
-def run_again(exams: Sequence[Examination], rerun: Rerun) -> Iterator[tuple[Sequence[int], Outputs]]:
-    """(rows, their outputs) of a rerun: replicas that can be replayed together, then the others one by one.
+Request = tuple[Sequence[Examination], Rerun]
+"""A rerun and the replicas of which it has the rows."""
 
-    A replica whose rerun does harm to memory is left out.
+
+def run_again(requests: Sequence[Request]) -> Iterator[Iterator[tuple[Sequence[int], Outputs]]]:
+    """(rows, their outputs) of each rerun: replicas that can be replayed together, then the others one by one.
+
+    All are of one plan. A replica whose rerun does harm to memory is left out.
     """
-    some = [exams[row] for row in rerun.rows]
-    replayed = _replay(some, rerun)
-    alone: Sequence[int] = range(len(some))
+    replayed = _replay_all(requests)
+    for number, (exams, rerun) in enumerate(requests):
+        yield _results(exams, rerun, replayed.get(number))
+
+
+def _results(
+    exams: Sequence[Examination], rerun: Rerun, replayed: ReplayResult | None
+) -> Iterator[tuple[Sequence[int], Outputs]]:
+    alone: Sequence[int] = range(len(rerun.rows))
     if replayed is not None:
         together = np.flatnonzero(replayed.intact).tolist()
         if together:
             yield [rerun.rows[place] for place in together], select_rows(replayed.outputs, together)
         alone = np.flatnonzero(~replayed.intact).tolist()
     for place in alone:
-        outputs = some[place].rerun(rerun.call, rerun.order, _words(rerun, place))
+        row = rerun.rows[place]
+        outputs = exams[row].rerun(rerun.call, rerun.order, _words(rerun, place))
         if outputs is not None:
-            yield [rerun.rows[place]], {name: output[None] for name, output in outputs.items()}
+            yield [row], {name: output[None] for name, output in outputs.items()}
 
 
-def _replay(exams: Sequence[Examination], rerun: Rerun) -> ReplayResult | None:
-    """The rerun of all replicas together; None where the launches of the call cannot be replayed."""
-    exam, stack = exams[0], exams[0].stack
-    if stack is None:
-        return None
-    structure = call_structure(rerun.call)
-    trace = stack.traces.get(structure)
-    if trace is not None:
-        return replay(exam.backend, trace, rerun.values, rerun.order)
-    if len(exams) == 1 or structure in stack.traces:
-        return None
-    kept: list[CompletedCall] = []
-    outputs = exam.rerun(rerun.call, rerun.order, _words(rerun, 0), kept)
-    if outputs is None:
-        return None
-    trace, replayed = record_and_replay(exam.backend, kept[0], rerun.values, outputs, rerun.order)
-    stack.traces[structure] = trace
-    return replayed
+def _replay_all(requests: Sequence[Request]) -> dict[int, ReplayResult]:
+    """By the number of a request what its replicas give together; those whose launches cannot be replayed are missing.
+
+    Reruns of calls of one structure run at once, as many as memory for the arguments of replicas may hold.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, (exams, rerun) in enumerate(requests):
+        if exams[0].stack is not None and rerun.rows:
+            groups.setdefault(call_structure(rerun.call), []).append(number)
+    found: dict[int, ReplayResult] = {}
+    for structure, numbers in groups.items():
+        while numbers:
+            sizes = accumulate(_size(requests[number][1]) for number in numbers)
+            count = max(1, sum(size <= LARGEST for size in sizes))
+            chosen, numbers = numbers[:count], numbers[count:]
+            replayed = _replay(structure, [requests[number] for number in chosen])
+            found.update(zip(chosen, replayed, strict=False))
+    return found
+
+
+def _size(rerun: Rerun) -> int:
+    return sum(part.nbytes for part in rerun.values.values())
+
+
+def _replay(structure: object, requests: Sequence[Request]) -> list[ReplayResult]:
+    """What each of the reruns gives, all of calls of one structure; none where they cannot be replayed."""
+    exams, rerun = requests[0]
+    exam = exams[rerun.rows[0]]
+    assert exam.stack is not None
+    counts = [len(one.rows) for _, one in requests]
+    if structure in exam.stack.traces:
+        trace = exam.stack.traces[structure]
+        replayed = replay(exam.backend, trace, *_joined(requests)) if trace else None
+    elif sum(counts) == 1:
+        return []
+    else:
+        kept: list[CompletedCall] = []
+        outputs = exam.rerun(rerun.call, rerun.order, _words(rerun, 0), kept)
+        if outputs is None:
+            return []
+        values, orders = _joined(requests)
+        trace, replayed = record_and_replay(exam.backend, kept[0], values, outputs, orders)
+        exam.stack.traces[structure] = trace
+    return [] if replayed is None else replayed.split(counts)
+
+
+def _joined(requests: Sequence[Request]) -> tuple[Values, list[RunOrder]]:
+    """The values and orders of the replicas of all reruns, one rerun after the other."""
+    orders = [rerun.run_order for _, rerun in requests for _ in rerun.rows]
+    parts = [rerun.values for _, rerun in requests]
+    if len(parts) == 1:
+        return parts[0], orders
+    words = {name: WORD_DTYPES[part.element_size()] for name, part in parts[0].items()}
+    return {name: torch.cat([part[name].view(word) for part in parts]) for name, word in words.items()}, orders
 
 
 def _words(rerun: Rerun, place: int) -> dict[str, np.ndarray]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
+from fuzz.backends.replay.trace import LaunchTrace
 from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic
-from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.base import RerunOracle, check_reruns
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.replicas import CaseRunner, call_structure
 from fuzz.search.engines import RandomEngine
@@ -75,3 +77,25 @@ def test_only_replicas_that_differ_are_compared_element_by_element(monkeypatch: 
     # Floating addition in another order need not differ: some replicas have a finding, some have none.
     assert sum(finding is not None for finding in findings) == compare.call_count
     assert bool(compare.call_count) == bool(bug) and compare.call_count < len(findings)
+
+
+@pytest.mark.parametrize("bug", ["", "atomic_order"])
+def test_reruns_of_all_oracles_repeat_the_launches_of_one_call_once(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+    made, replays, compared = load("layernorm_bw"), list[int](), set()
+    original = LaunchTrace.replay
+
+    def replay(trace: LaunchTrace, *arguments: Any) -> Any:
+        replays.append(id(trace))
+        return original(trace, *arguments)
+
+    monkeypatch.setattr(LaunchTrace, "replay", replay)
+    runner = CaseRunner(made, load_planted(made, bug)[1] if bug else made.launcher, backend("cpu"))
+    for plan in plans("layernorm_bw", 4):
+        exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack]
+        checks = [(oracle, exams[place:]) for place, oracle in enumerate(ORACLES) if oracle.applies(made, plan)]
+        replays.clear()
+        together = check_reruns(checks)
+        assert len(replays) == len({*replays}) > 0
+        assert together == [oracle.check(some) for oracle, some in checks]
+        compared |= {oracle.name for oracle, _ in checks}
+    assert {"deterministic", "scaling", "parity"} <= compared

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy
 
-from fuzz.backends.base import Pointer
+from fuzz.backends.base import Pointer, RunOrder
 
 LENGTH, SHADOW = 1, 2
 """How many slots behind an address its length stands, and where it has a shadow the distance of that."""
-ORDER, LIMIT = 3, 4
-"""Slots of a launch: the address of the programs' order, and how many violations to keep."""
+ORDER, LIMIT, SUMS = 3, 4, 5
+"""Slots of a launch: the address of the programs' order, how many violations to keep, the seed of the order of sums."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -51,14 +51,23 @@ class CpuLaunch:
                 pointers.append(Pointer(slot, start, start + length, shadow))
         return pointers
 
-    def repeat(self, count: int, offsets: Mapping[int, numpy.ndarray], order: int | None) -> numpy.ndarray:
+    def repeat(
+        self, count: int, offsets: Mapping[int, numpy.ndarray], orders: Sequence[RunOrder] = ()
+    ) -> numpy.ndarray:
         """Launches `count` times. By slot, `offsets`, int64 (count), are added to the address that it holds.
 
         Returns, uint8 (count), 1 for the launches that had something to report.
         """
         packed = numpy.repeat(numpy.frombuffer(self.packed, dtype=numpy.int64)[None], count, 0)
-        programs = None if order is None or self.programs < 2 else permutation(order, self.programs)
-        packed[:, ORDER], packed[:, LIMIT] = 0 if programs is None else programs.ctypes.data, 1
+        packed[:, ORDER], packed[:, LIMIT], packed[:, SUMS] = 0, 1, 0
+        permuted = {}
+        for order in {*orders}:
+            rows = [row for row, one in enumerate(orders) if one == order]
+            packed[rows, SUMS] = order.sums
+            if order.programs is not None and self.programs > 1:
+                # The launches below read the permutations: they are kept until then.
+                permuted[order] = permutation(order.programs, self.programs)
+                packed[rows, ORDER] = permuted[order].ctypes.data
         for slot, offset in offsets.items():
             packed[:, slot] += offset
         reported = numpy.zeros(count, dtype=numpy.uint8)
