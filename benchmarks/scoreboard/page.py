@@ -1,24 +1,24 @@
-"""The scoreboard's page and plot, from what benchmarks/scoreboard.py measured."""
+"""The scoreboard's page and plot, from what was measured."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchmarks.scoreboard.board import Board
 from fuzz.reference.envelope import SAFETY
 
-if TYPE_CHECKING:
-    from scoreboard import Board
-
-OURS = "ours"
 CLASSES = ("plain", "nearly constant or far from 0", "outliers and cancellation", "range")
 
 
-def page(board: Board) -> str:
-    """docs/scoreboard.md."""
-    parts = [HEAD, table(board), alarms(board), others(board), margin(board), missed(board), silence()]
+def page(board: Board, honest: Board) -> str:
+    """docs/scoreboard.md, of the project's own targets with planted bugs, and of the honest set."""
+    parts = [HEAD, table(board), alarms("## False alarms by class of values", board, CLASSES)]
+    parts += [honest_set(honest)] if honest.honest else []
+    parts += [others(board), margin(board), missed(board), silence()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -26,7 +26,7 @@ HEAD = """# Scoreboard
 
 Made by `make scoreboard`; do not edit above the last section. Rows are acceptance rules, ours and published ones; each
 judges the same outputs of the same cases on the `cpu` backend. The published rules are those of
-`benchmarks/acceptance.py`, each with its project's constants and our float64 reference.
+`benchmarks/scoreboard/acceptance.py`, each with its project's constants and our float64 reference.
 
 A planted bug counts as caught where, in some case, the rule rejects the planted kernel and accepts the good kernel.
 "Bug by case" counts the pairs in which it does so. A false alarm is a case in which the rule rejects a good kernel.
@@ -43,24 +43,40 @@ def table(board: Board) -> str:
         "|---|---|---|---|---|---|",
     ]
     for rule, caught in board.caught.items():
-        early = len(caught & set(first))
+        early = len(set(caught) & set(first))
         alarms_ = sum(board.alarms[rule].values())
         lines.append(f"| {rule} | {len(caught)} | {early} | {len(caught) - early} | {board.pairs[rule]} | {alarms_} |")
     return "\n".join(lines)
 
 
-def alarms(board: Board) -> str:
-    titles = [title for title in CLASSES if title in board.honest]
+def alarms(heading: str, board: Board, order: Sequence[str]) -> str:
+    titles = [title for title in order if title in board.honest]
     lines = [
-        "## False alarms by class of values",
+        heading,
         "",
         "| rule | " + " | ".join(f"{title} ({board.honest[title]})" for title in titles) + " |",
         "|---" * (len(titles) + 1) + "|",
     ]
     for rule, counts in board.alarms.items():
         lines.append(f"| {rule} | " + " | ".join(str(counts.get(title, 0)) for title in titles) + " |")
-    lines += ["", f"Left out: {board.undecided} cases that may leave the range."]
-    return "\n".join(lines)
+    left_out = ", ".join(f"{count} in which {why}" for why, count in board.left_out.most_common())
+    return "\n".join(lines + ["", f"Left out are cases: {left_out or 'none'}."])
+
+
+def honest_set(board: Board) -> str:
+    """The same cases of the honest set under every rule, and those that ours rejects."""
+    lines = [alarms(HONEST_SET, board, sorted(board.honest))]
+    if board.rejected:
+        lines += ["Rejected by ours, where no exact value says that the kernel is wrong:", "\n".join(
+            f"- {case}" for case in board.rejected)]  # fmt: skip
+    return "\n\n".join(lines)
+
+
+HONEST_SET = """## The honest set
+
+Good kernels by other hands ([honest.md](honest.md)) and some of the operations of PyTorch and FlagGems, drawn by a
+seed: the cases in which a rule rejects a kernel, of those in which the exact value does not say that it is wrong.
+FlagGems' rule is told the largest dim as the number of terms."""
 
 
 def others(board: Board) -> str:
