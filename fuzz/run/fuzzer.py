@@ -76,8 +76,8 @@ class Fuzzer:
     after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, and in turn with
     them where `in_turn` says so: by default where there is one processor only, and where the run ends after so many
     findings, so that it runs no case after the last one. `suspects` are cases that run before all others: they ran when
-    an earlier run ended, or somebody asks about them. `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are
-    explained at FindingHandler.
+    an earlier run ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them.
+    `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 
     options: RunOptions
@@ -88,6 +88,7 @@ class Fuzzer:
     versions: dict[str, str]
     process_start: float = field(default_factory=time.monotonic)
     suspects: tuple[Case, ...] = ()
+    suspect_oracles: tuple[str, ...] = SAMPLED_ORACLES
     keep_smaller_duplicate: bool = True
     file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
     with_cross_checks: bool = True
@@ -210,8 +211,10 @@ class Fuzzer:
         end = None if self.options.cases is None else index + self.options.cases
         seeds = seed_cases(self.target) if self.options.first_plan == 0 else ()
         for case in (*self.suspects, *seeds)[: self.options.cases]:
-            yield ReplicaGroup(case, (SAMPLED_ORACLES,), index)
+            yield ReplicaGroup(case, (self.suspect_oracles,), index)
             index += 1
+        if index == end:
+            return
         for plan, size in plans:
             if end is not None:
                 size = min(size, end - index)

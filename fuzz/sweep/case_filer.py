@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -13,25 +12,7 @@ from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
-from fuzz.search.engines import EngineScheduler
 from fuzz.target.spec import Target
-from fuzz.worker.deadline import Deadline
-from fuzz.worker.protocol import ReplicaGroup
-
-
-@dataclass
-class FixedCasesFuzzer(Fuzzer):
-    """Runs fixed cases, each examined by these sampled oracles and by those that examine every case."""
-
-    cases: list[Case] = field(default_factory=list)
-    sampled: tuple[str, ...] = ()
-
-    def make_scheduler(self, deadline: Deadline) -> EngineScheduler:
-        return EngineScheduler(())
-
-    def replica_groups(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:
-        for index, case in enumerate(self.cases):
-            yield ReplicaGroup(case, (self.sampled,), index)
 
 
 class FindingsProgress(TerminalProgress):
@@ -44,13 +25,16 @@ class FindingsProgress(TerminalProgress):
 def file_cases(
     options: RunOptions, target: Target, backend: str, console: Console, cases: list[Case], *sampled: str
 ) -> Result:
-    """Files cases of one target into the corpus folder of the options, reporting on a console."""
+    """Files cases of one target into the corpus folder of the options, reporting on a console.
+
+    Oracles that examine a share of cases do so with these where they are among `sampled`.
+    """
     assert options.corpus is not None
-    fixed = replace(options, engine="exhaustive", cases=len(cases))
-    progress = FindingsProgress(console, target=target)
-    return FixedCasesFuzzer(
-        fixed, target, backend, options.corpus, progress, environment.versions(), cases=cases, sampled=sampled
-    ).run()
+    fixed, progress = replace(options, engine="random", cases=len(cases)), FindingsProgress(console, target=target)
+    return Fuzzer(
+        fixed, target, backend, options.corpus, progress, environment.versions(),
+        suspects=tuple(cases), suspect_oracles=sampled,
+    ).run()  # fmt: skip
 
 
 def exit_code(result: Result | None, *, is_broken: bool) -> int:
