@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from fuzz.campaign.store import Campaign, FindingRecord, Store
-from fuzz.campaign.store.records import JobTotals
+from fuzz.campaign.store.tables import JobTotals
 from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.judge_queue import JudgeQueue

@@ -4,7 +4,8 @@
 """
 
 from fuzz.campaign.store.rebuild import rebuild
-from fuzz.campaign.store.records import (
+from fuzz.campaign.store.store import Store
+from fuzz.campaign.store.tables import (
     Campaign,
     Coverage,
     FindingRecord,
@@ -14,7 +15,6 @@ from fuzz.campaign.store.records import (
     Statistic,
     Submission,
 )
-from fuzz.campaign.store.store import Store
 
 __all__ = [
     "Campaign", "Coverage", "FindingRecord", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "Submission",

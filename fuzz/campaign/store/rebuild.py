@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.campaign.store.records import FindingRecord, Occurrence
 from fuzz.campaign.store.store import Store
+from fuzz.campaign.store.tables import FindingRecord, Occurrence
 from fuzz.errors import CorpusError, RefusedWrite
 from fuzz.model.entry import Entry
 

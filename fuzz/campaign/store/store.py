@@ -17,7 +17,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from fuzz.campaign.store.records import (
+from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
+from fuzz.campaign.store.tables import (
+    FIELDS,
+    TABLES,
     Campaign,
     Coverage,
     FindingRecord,
@@ -26,12 +29,12 @@ from fuzz.campaign.store.records import (
     Job,
     JobTotals,
     Occurrence,
+    R,
     Record,
     Statistic,
     Submission,
+    check_types,
 )
-from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
-from fuzz.campaign.store.tables import FIELDS, TABLES, R, check_types
 from fuzz.errors import RefusedWrite, StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
