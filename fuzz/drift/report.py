@@ -10,8 +10,7 @@ from typing import Any
 from fuzz.drift.plan import BatchDrift, DriftPlan
 from fuzz.drift.runner import breaks_promise
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import Line, Plot, Point, height
-from fuzz.report.plots.scales import Linear, Scale, scale_of_errors
+from fuzz.report.plots.plot_data import Line, Linear, Plot, Point, Scale, height, scale_of_errors
 from fuzz.run.result import Result
 
 TABLE_LAYERS = (1, 2, 5, 10, 15)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
@@ -22,6 +23,9 @@ RESULTS = (ACCURACY.name, PARITY.name)
 """Oracles whose findings are wrong results, which are the consequence of what other oracles find."""
 MAX_VALUES = 12
 """Values that are listed one by one."""
+MAX_LISTED, MAX_MADE = 64, 1 << 22
+"""Elements of a tensor of a typical case whose values are all listed, and of one whose first values are worth making
+the whole."""
 DescribeValues = Callable[[Argument, Call], str]
 """(tensor, call) -> its values as text."""
 
@@ -185,3 +189,33 @@ def provenance_lines(provenance: Provenance) -> Iterator[str]:
             yield f"others   {seen['witnesses']}"
         if provenance.cut_off:
             yield f"cut off  {provenance.cut_off}: the time ended; the next run, or fuzz shrink, goes on"
+
+
+def script_command(path: object, target: str = "") -> str:
+    """The shell's command that prints the program of a typical case, with every value exactly."""
+    given = f" --target {shell_quote(target)}" if target else ""
+    return f"fuzz show --script --typical {shell_quote(str(path))}{given}"
+
+
+def typical_values_text(value: Argument, call: Call) -> str:
+    """All values of a small tensor; the first ones of a large one, and what a torch expression or words say of all."""
+    shape = value.stored_shape(call.dims)
+    count = math.prod(shape)
+    made = describe_recipe(value.values, shape) if isinstance(value.values, Recipe) else ""
+    if count > MAX_MADE:
+        return made or values_text(value, call)
+    words = tuple(int(word) for word in value.bits(call.dims).reshape(-1))
+    listed = replace(value, values=Exact(words, value.dtype))
+    if count <= MAX_LISTED:
+        return values_text(listed, call, MAX_LISTED)
+    return values_text(listed, call) + (f", {made}" if made else "")
+
+
+def describe_recipe(recipe: Recipe, shape: tuple[int, ...]) -> str:
+    """How torch makes values like a recipe's, or in words what they are."""
+    params = dict(recipe.params)
+    if recipe.kind.torch:
+        made = recipe.kind.torch.format(shape=", ".join(map(str, shape)), **params)
+        return f"like {made.removesuffix(' * 2.0**0')}"
+    numbers = " ".join(f"{name}={number}" for name, number in params.items())
+    return recipe.kind.meaning + (f" ({numbers})" if numbers else "")

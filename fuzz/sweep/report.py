@@ -10,8 +10,18 @@ import numpy as np
 from fuzz.model.dtypes import decimal, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import Line, Marker, Plot, height, shown_legend
-from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_ulps
+from fuzz.report.plots.plot_data import (
+    Line,
+    Linear,
+    Marker,
+    Plot,
+    Scale,
+    Ticks,
+    format_tick,
+    height,
+    scale_of_ulps,
+    shown_legend,
+)
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import bits_at

@@ -2,18 +2,96 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fuzz.errors import UsageError
 from fuzz.web.app import make_app
-from fuzz.web.connections import MAX_CONNECTIONS, ConnectionProtocol
 from fuzz.web.settings import Settings
+
+HEADER_SECONDS = 10.0
+"""Seconds in which the header of a request must have come, from when it may begin."""
+READ_SECONDS = 30.0
+"""Seconds in which a client must have read something of a response that waits for it."""
+MAX_CONNECTIONS = 200
+"""Connections at once; one more takes the place of one that waits for a request."""
+
+
+class ConnectionProtocol(H11Protocol):
+    """One connection of a client.
+
+    It is closed where it only waits, so that clients that send nothing, or read nothing, leave room for the others.
+    """
+
+    _header_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
+    idle_since: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the header of a request."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def address(self) -> str:
+        """The client's address, without its port."""
+        return self.client[0] if self.client else ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_header()
+        if len(self.connections) >= MAX_CONNECTIONS:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.is_idle:
+            self._cancel(self._header_timer)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_for_header()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel(self._read_timer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._cancel(self._header_timer)
+        self._cancel(self._read_timer)
+
+    def _wait_for_header(self) -> None:
+        self._cancel(self._header_timer)
+        if self.is_idle:
+            self.idle_since = self.loop.time()
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _make_room(self) -> None:
+        """Closes a connection that waits: of the client that has most of them the one that has waited longest."""
+        others = [other for other in self.connections if isinstance(other, ConnectionProtocol) and other is not self]
+        idle = [other for other in others if other.is_idle and not other.transport.is_closing()]
+        count = Counter(other.address for other in idle)
+        if idle:
+            min(idle, key=lambda other: (-count[other.address], other.idle_since)).transport.abort()
+
+    @staticmethod
+    def _cancel(timer: asyncio.TimerHandle | None) -> None:
+        if timer is not None:
+            timer.cancel()
+
 
 GRACE = 3
 """Seconds that open connections have when the service ends."""

@@ -19,7 +19,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
 from fuzz.oracles.examine import make_handler
-from fuzz.report.reproducer.inputs import call_texts
+from fuzz.report.reproducer.script import call_texts
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import MUTATIONS, MutationContext, mutate

@@ -12,7 +12,8 @@ from http.client import HTTPConnection
 import pytest
 from fastapi import FastAPI
 
-from fuzz.web import auth, connections
+from fuzz.web import auth
+from fuzz.web import server as connections
 from fuzz.web.server import bind, make_server
 
 HALF_HEADER = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "

@@ -1,12 +1,111 @@
-"""Describes one plot: markers and lines over two axes, in shares of each axis from 0 to 1."""
+"""Describes one plot: markers and lines over two axes, in shares of each axis from 0 to 1, and the axes' ticks."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fuzz.report.plots.scales import Scale, Ticks
+Ticks = tuple[tuple[float, str], ...]
+MAX_TICKS = 7
+"""Ticks of an axis."""
+SMALLEST = 1e-300
+"""Values that are not larger are drawn as 0."""
+LABEL_GAP = 0.05
+"""Share of an axis that two labels need between them."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """From `low` to `high`. `ticks` are (position, label) in order."""
+
+    low: float
+    high: float
+
+    def position(self, value: float) -> float:
+        """From 0 to 1; NaN has no position."""
+        # Halves, since the difference of the ends may be beyond float64.
+        return (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+
+    @property
+    def ticks(self) -> Ticks:
+        step = nice_step((self.high / 2 - self.low / 2) * 2 / (MAX_TICKS - 1))
+        first = math.ceil(self.low / step)
+        values = [(first + i) * step for i in range(MAX_TICKS + 3) if (first + i) * step <= self.high * (1 + 1e-12)]
+        return tuple((self.position(value), format_tick(value)) for value in values)
+
+
+@dataclass(frozen=True)
+class SymLog:
+    """Logarithmic on both sides of a linear part from -`unit` to `unit`, out to `reach`; from 0 on where `positive`."""
+
+    unit: float
+    reach: float
+    positive: bool = False
+
+    def position(self, value: float) -> float:
+        side = min(self._side(abs(value)) / self._side(self.reach), 1.0)
+        return side if self.positive else (1 + math.copysign(side, value)) / 2
+
+    def _side(self, value: float) -> float:
+        return value / self.unit if value <= self.unit else 1 + math.log10(value) - math.log10(self.unit)
+
+    @property
+    def ticks(self) -> Ticks:
+        first, last = math.ceil(math.log10(self.unit) - 1e-9), math.floor(math.log10(self.reach) + 1e-9)
+        each = MAX_TICKS if self.positive else MAX_TICKS // 2
+        powers = [10.0**power for power in range(first, last + 1, max(1, -(-(last + 1 - first) // each)))]
+        values = [0.0, *powers] if self.positive else [*(-power for power in reversed(powers)), 0.0, *powers]
+        positioned = [(self.position(value), format_tick(value)) for value in values]
+        # The first power may lie so near to 0 that one label would cover the other.
+        return tuple(tick for tick in positioned if tick[1] == "0" or abs(tick[0] - self.position(0.0)) > LABEL_GAP)
+
+
+Scale = Linear | SymLog
+
+
+def nice_step(step: float) -> float:
+    """The least of 1, 2, 5 times a power of ten that is not less than a step."""
+    power = max(10.0 ** math.floor(math.log10(step)), SMALLEST)
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= step * (1 - 1e-12))
+
+
+def format_tick(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.6g}"
+    return f"{value:.3g}".replace("e+", "e").replace("e-0", "e-").replace("e0", "e")
+
+
+def scale_of_values(values: Iterable[float]) -> Scale:
+    """A scale for an argument's values: linear, unless they are so far apart that most would lie on one spot."""
+    finite = sorted(value for value in values if math.isfinite(value))
+    # What is smaller than any float32 is 0 here: an axis of float64's subnormals has no steps.
+    sizes = sorted(abs(value) for value in finite if abs(value) > SMALLEST)
+    if not sizes:
+        return Linear(-1.0, 1.0)
+    middle = sizes[len(sizes) // 2]
+    if sizes[-1] > 1e4 * middle or sizes[-1] > 1e300:
+        return SymLog(max(10.0 ** math.floor(math.log10(sizes[0])), SMALLEST), sizes[-1])
+    low, high = finite[0], finite[-1]
+    room = (high - low) * 0.02 or abs(high) * 0.5
+    return Linear(low - room, high + room)
+
+
+def scale_of_errors(values: Iterable[float]) -> SymLog:
+    """A scale for errors or bounds: 0, then logarithmic from the smallest to the largest finite one."""
+    positive = sorted(value for value in values if math.isfinite(value) and value > SMALLEST)
+    if not positive:
+        return SymLog(1.0, 10.0, positive=True)
+    unit = max(10.0 ** math.floor(math.log10(positive[0])), SMALLEST)
+    return SymLog(unit, min(max(positive[-1] * 2, unit * 10), sys.float_info.max), positive=True)
+
+
+def scale_of_ulps(errors: Iterable[float]) -> SymLog:
+    """Linear up to one unit in the last place, logarithmic above."""
+    largest = max((error for error in errors if math.isfinite(error)), default=0.0)
+    return SymLog(1.0, max(4.0, min(2 * largest, sys.float_info.max)), positive=True)
+
 
 Point = tuple[float, float]
 Legend = tuple[tuple[str, str], ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -16,15 +17,24 @@ from typing import Any
 
 from jinja2 import Template
 
+from fuzz.backends import BACKENDS, DEFAULT
+from fuzz.backends.execute import FatalError, run
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import UsageError
+from fuzz.model.case import Argument, Call, Scalar
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ACCURACY
+from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles import find_oracle
+from fuzz.oracles.comparison.elements import error_bounds
+from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
 from fuzz.report.reproducer.embedded_files import embed
-from fuzz.report.reproducer.expected_values import expected_values
-from fuzz.report.reproducer.inputs import call_texts
 from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
@@ -151,3 +161,59 @@ def expression(sources: SourceCollector, target: Target, function: Callable[...,
     free = [used for used in function.__code__.co_names if used in sources.modules[path].defined]
     sources.require(path, free)
     return inspect.cleandoc(text)
+
+
+def call_texts(call: Call, target: Target) -> dict[str, Any]:
+    """Expressions of a call's arguments and cotangents by name, and its options and sizes as keywords."""
+    scalars = target.scalars(call)
+    return {
+        "arguments": {name: tensor_text(value, call) for name, value in call.arguments.items()},
+        "cotangents": {name: tensor_text(value, call) for name, value in call.cotangents.items()},
+        "options": ", ".join(f"{name}={scalar_text(value)}" for name, value in scalars.items()),
+    }
+
+
+def scalar_text(value: Scalar) -> str:
+    """An expression for an option; infinities and NaN have no literal."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return repr(value) if finite else f"float({str(value)!r})"
+
+
+def tensor_text(value: Argument, call: Call) -> str:
+    shape = resolve(value.shape, call.dims)
+    words = value.bits(call.dims).reshape(-1)
+    text = '"' + " ".join(f"{int(word):x}" for word in words) + '"'
+    strides = value.layout.strides(shape)
+    offset = f", {value.layout.offset}" if value.layout != CONTIGUOUS and value.layout.offset else ""
+    return f"tensor({text}, torch.{value.dtype}, {shape}, {strides}{offset})"
+
+
+LAST = len(STAGES) - 1
+
+
+def expected_values(saved: SavedFinding) -> dict[str, object]:
+    """[values, bounds] of the elements of each output, in row-major order; empty without a reference."""
+    target, call = saved.target, saved.finding.call
+    if target.reference is None:
+        return {}
+    backend = BACKENDS.get(saved.entry.provenance.backend, DEFAULT)
+    exam = Examination(target, target.launcher, saved.entry.case, backend, Rejected("not run"))
+    found: dict[str, object] = {}
+    dtypes = output_dtypes(exam, call)
+    for name, expected in evaluate_reference(exam, call, LAST).items():
+        if name in dtypes:
+            bound = error_bounds(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
+            found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
+    return found
+
+
+def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
+    """The dtypes that the launcher gives its outputs, by name. UsageError where it gives none."""
+    try:
+        with exam.backend.session(None):
+            outcome = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
+    except FatalError as fatal:
+        outcome = fatal.outcome
+    if not isinstance(outcome, Returned):
+        raise UsageError(f"no script can be made: the case is {describe(outcome)}")
+    return {name: DTYPE_NAMES[value.dtype] for name, value in outcome.calls[call].outputs.items()}

@@ -15,8 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import case_lines, severity_lines, ulps_text, verdict_lines
-from fuzz.report.typical import script_command
+from fuzz.report.text import case_lines, script_command, severity_lines, ulps_text, verdict_lines
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 

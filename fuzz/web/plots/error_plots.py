@@ -7,8 +7,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fuzz.report.plots.plot_data import Line, Marker, Plot, height, shown_legend, y_ticks
-from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_errors, scale_of_ulps, scale_of_values
+from fuzz.report.plots.plot_data import (
+    Line,
+    Linear,
+    Marker,
+    Plot,
+    Scale,
+    Ticks,
+    format_tick,
+    height,
+    scale_of_errors,
+    scale_of_ulps,
+    scale_of_values,
+    shown_legend,
+    y_ticks,
+)
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 
 LABELLED = 8

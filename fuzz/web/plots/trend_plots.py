@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.campaign.store import Coverage, Statistic
-from fuzz.report.plots.plot_data import Line, Plot, Point
-from fuzz.report.plots.scales import Linear
+from fuzz.report.plots.plot_data import Line, Linear, Plot, Point
 from fuzz.web.formatting import timestamp
 
 HOUR = 3600.0
