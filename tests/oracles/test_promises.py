@@ -148,6 +148,21 @@ def test_layouts_may_move_a_result_inside_the_envelope_where_bits_are_not_promis
     assert fired(made(by_layout, reference=None), matrix(made(twice))) == []
 
 
+def test_rows_may_depend_on_a_layout_that_their_number_decides() -> None:
+    """A single row is contiguous whatever its stride, so that a launcher which copies what is not does not copy it."""
+
+    def copies(x: torch.Tensor) -> Outputs:
+        y = (2 * x).contiguous()
+        return dict(y=y.view(torch.int32).add(int(x.is_contiguous())).view(torch.float32))
+
+    loose = dict(reference=lambda x: dict(y=x / 3 * 6), batch=M)
+    split = Split(2, 1)
+    assert fired(made(copies, **loose), matrix(made(twice), split=split)) == []
+    strict = made(copies, layout="bitwise", **loose)
+    assert ("invariance", "bits") in fired(strict, matrix(made(twice), split=split))
+    assert ("invariance", "bits") in fired(made(depends_on_rows, **loose), matrix(made(twice), split=Split(1, 2)))
+
+
 def test_a_message_names_the_promise_and_where_it_was_made() -> None:
     split = Split(1, 2)
     broken = made(depends_on_rows, reference=lambda x: dict(y=x / 3 * 6), batch=M)

@@ -87,7 +87,7 @@ def _results(
         alone = np.flatnonzero(~replayed.intact).tolist()
     for place in alone:
         row = rerun.rows[place]
-        outputs = exams[row].rerun(rerun.call, rerun.order, _words(rerun, place))
+        outputs = exams[row].rerun(rerun.call, rerun.order, words_of(rerun.values, place))
         if outputs is not None:
             yield [row], {name: output[None] for name, output in outputs.items()}
 
@@ -129,7 +129,7 @@ def _replay(structure: object, requests: Sequence[Request]) -> list[ReplayResult
         return []
     else:
         kept: list[CompletedCall] = []
-        outputs = exam.rerun(rerun.call, rerun.order, _words(rerun, 0), kept)
+        outputs = exam.rerun(rerun.call, rerun.order, words_of(rerun.values, 0), kept)
         if outputs is None:
             return []
         values, orders = _joined(requests)
@@ -148,5 +148,6 @@ def _joined(requests: Sequence[Request]) -> tuple[Values, list[RunOrder]]:
     return {name: torch.cat([part[name].view(word) for part in parts]) for name, word in words.items()}, orders
 
 
-def _words(rerun: Rerun, place: int) -> dict[str, np.ndarray]:
-    return {name: to_bits(values[place]) for name, values in rerun.values.items()}
+def words_of(values: Values, place: int) -> dict[str, np.ndarray]:
+    """The words of the replica at this place, by tensor."""
+    return {name: to_bits(part[place]) for name, part in values.items()}
