@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,12 +88,14 @@ def run_module(
         return 124, output, f"{errors}\nit did not end within {timeout:g} s"
 
 
-def fuzz(release: Path, *arguments: str, run: Callable[..., tuple[int, str, str]] = run_module, **limits: Any) -> Any:
-    """The JSON value of a command of fuzz that imports the library from a release's folder.
+def fuzz(release: Path, *arguments: str, **limits: Any) -> Any:
+    """The JSON value of a command of fuzz that imports the library from a release's folder."""
+    return json_of(run_module(release, "fuzz", *arguments, "--json", **limits))
 
-    `run` starts the process, with the `limits` of `run_module`. Where it could not run, `error` says why.
-    """
-    code, output, errors = run(release, "fuzz", *arguments, "--json", **limits)
+
+def json_of(ran: tuple[int, str, str]) -> Any:
+    """The JSON value that a process printed; its `error` says why it could not."""
+    code, output, errors = ran
     try:
         if code in (0, 1):
             return json.loads(output)

@@ -20,8 +20,11 @@ from benchmarks.releases import ROOT, import_path
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.process import CONTEXT, without_main
 
-MODULES = ("fuzz.cli.app", "fuzz.run.fuzzer", "fuzz.run.replay", "fuzz.search.engines", "fuzz.coverage_report.scope")
-"""What the server imports besides what every worker needs."""
+MODULES = (
+    "fuzz.cli.app", "fuzz.run.fuzzer", "fuzz.run.replay", "fuzz.search.engines", "fuzz.coverage_report.scope",
+    "torch.distributed.tensor",
+)  # fmt: skip
+"""What the server imports besides what every worker needs; the last is what newer releases import of torch."""
 STARTS = Lock()
 """Held while a process starts: the list of this process's children is for one thread."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import re
 import shutil
 import time
 from collections import defaultdict
@@ -20,19 +19,17 @@ from typing import Any
 from benchmarks.archaeology.plan import Period
 from benchmarks.archaeology.processes import run_forked
 from benchmarks.archaeology.replay import AGREES, DISAGREES
-from benchmarks.releases import ROOT, fuzz, install
+from benchmarks.releases import ROOT, install, json_of
 from fuzz import corpus
 
 GRADING = 60
 """Seconds for the severity of a finding that its run had no time to grade."""
 EXTRA = 90
 """Seconds after its budget in which a process may still end by itself."""
-REFUSED = re.compile(r"every one of (\d+) cases was refused")
-"""What the message of a run says whose target's library refused every case."""
-CASES = 24
-"""Refused cases after which a release is taken for one that refuses them all."""
 SEARCHES = "runs"
 """The folder of what searches found."""
+CASES = 24
+"""Refused cases after which a release is taken for one that refuses them all."""
 Found = dict[str, Any]
 
 
@@ -65,7 +62,7 @@ class Workshop:
         cpus = sorted(os.sched_getaffinity(0))
         for job in range(self.jobs):
             first = job * len(cpus) // self.jobs
-            self.slots.put((cpus[first % len(cpus)], cpus[(first + 1) % len(cpus)]))
+            self.slots.put(tuple(cpus[first : max((job + 1) * len(cpus) // self.jobs, first + 1)]))
 
     def together(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
         """The results of work on each thing, as many at a time as may run.
@@ -87,7 +84,7 @@ class Workshop:
 
     @contextmanager
     def slot(self) -> Iterator[tuple[int, ...]]:
-        """Two processors, of no other job where there are enough. Raises OutOfTime where nothing may begin any more."""
+        """Processors, of no other job where there are enough. Raises OutOfTime where nothing may begin any more."""
         if time.monotonic() > self.until:
             raise OutOfTime
         cpus = self.slots.get()
@@ -156,16 +153,11 @@ class Workshop:
             if newer is not None:
                 self.copy_known(self.folder / search_name(newer, text), entries, period.last, text)
             with self.slot() as cpus:
-                budget = ("--cases", str(self.cases)) if self.cases else ()
-                budget += ("--seconds", f"{self.seconds:g}") if self.seconds else ()
-                where = ("--backend", "cpu", "--corpus", str(entries))
-                limit = self.time_limit(self.seconds)
-                release = self.install(period.last)
-                ran = fuzz(release, "run", text, *budget, *where, run=run_forked, timeout=limit, cpus=cpus)
-            refused = REFUSED.search(ran.get("error", ""))
-            if refused and int(refused[1]) >= CASES:
-                # It is the same the next time: an older release takes less than the target declares.
-                ran = {"findings": [], "refused": ran["error"]}
+                arguments = (text, str(entries), f"{self.seconds:g}", str(self.cases))
+                module, limit = "benchmarks.archaeology.search", self.time_limit(self.seconds)
+                ran = json_of(run_forked(self.install(period.last), module, *arguments, timeout=limit, cpus=cpus))
+            if "error" not in ran and ran["cases"] == ran["rejected"] < CASES:
+                ran["error"] = f"the time ended after {ran['cases']} cases, which were all refused"
             for one in ran["findings"]:
                 one["path"] = str(Path(one["path"]).resolve().relative_to(self.folder.resolve()))
             return ran | {"release": period.last}

@@ -55,6 +55,7 @@ class StandIn(ModuleType):
 
     __path__: Sequence[str] = ()
     __version__ = "0"
+    __all__: Sequence[str] = ()
 
     def __getattr__(self, name: str) -> Any:
         return named(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from benchmarks.archaeology.stand_ins import Finder
 from benchmarks.archaeology.table import describe, repaired
 from fuzz.coverage_report.protocol import SourceFunction
 
+RUN_FORKED = "benchmarks.archaeology.run.run_forked"
+FOUND_NOTHING = {"cases": 9, "rejected": 0, "findings": []}
 RELEASES = ("a==1", "a==2", "a==3", "a==4", "a==5")
 OLD, NEW = Period("x", ("a==1", "a==2")), Period("y", ("a==3",))
 TARGET = """
@@ -154,14 +157,14 @@ def test_a_release_lacks_a_target_although_some_of_its_inputs_are_too_large(tmp_
 
 def test_a_search_that_failed_leaves_its_step_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new, newest = of_target = [Period(code, (release,)) for code, release in zip("xyz", RELEASES, strict=False)]
-    ran = {"a==1": {"findings": []}, "a==2": {"error": "it was too slow", "findings": []}, "a==3": {"findings": []}}
-    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda release, *_, **__: dict(ran[release.name]))
+    ran = {"a==1": FOUND_NOTHING, "a==2": {"error": "it was too slow", "findings": []}, "a==3": FOUND_NOTHING}
+    monkeypatch.setattr(RUN_FORKED, lambda release, *_, **__: (0, json.dumps(ran[release.name]), ""))
     for period in of_target:
         (tmp_path / "releases" / period.last).mkdir(parents=True)
     workshop = Workshop(tmp_path, jobs=1, seconds=0)
     with pytest.raises(Failed, match="too slow"):
         descend(workshop, "tiny.py", of_target, neighbours(RELEASES))
-    ran["a==2"] = {"findings": []}
+    ran["a==2"] = FOUND_NOTHING
     assert workshop.search(new, "tiny.py")["error"] == "it was too slow"  # Searched again by the next command.
     assert workshop.done("steps/a==2/tiny.json") is None
     assert [step["newer"] for step in workshop.done("steps/a==1/tiny.json")["steps"]] == ["a==2", "a==3"]
@@ -199,12 +202,12 @@ def test_a_package_with_a_stand_in_has_every_name_and_computes_nothing() -> None
         module.ACTIVATIONS["silu"]()(3.0)
 
 
-@pytest.mark.parametrize(("cases", "kept"), [(597, True), (1, False)])
-def test_a_release_that_refuses_every_case_has_no_findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: int, kept: bool
+@pytest.mark.parametrize(("cases", "rejected", "kept"), [(30, 30, True), (1, 0, True), (1, 1, False), (0, 0, False)])
+def test_a_search_of_which_too_few_cases_ran_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: int, rejected: int, kept: bool
 ) -> None:
-    error = f"fuzz: target 'tiny': every one of {cases} cases was refused, the last one: rejected: TypeError: no"
-    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda *_, **__: {"error": error, "findings": []})
+    ran = json.dumps({"cases": cases, "rejected": rejected, "findings": []})
+    monkeypatch.setattr(RUN_FORKED, lambda *_, **__: (0, ran, ""))
     (tmp_path / "releases" / "a==1").mkdir(parents=True)
     workshop = Workshop(tmp_path, jobs=1, seconds=0)
     assert ("error" not in workshop.search(Period("x", ("a==1",)), "tiny.py")) == kept
@@ -213,19 +216,6 @@ def test_a_release_that_refuses_every_case_has_no_findings(
 
 def test_jobs_share_no_processor_where_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
-    slots = Workshop(tmp_path, jobs=8, seconds=0).slots
-    given = [cpu for _ in range(8) for cpu in slots.get_nowait()]
-    assert sorted(given) == list(range(16))
-
-
-def test_a_search_is_limited_by_both_cases_and_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[str] = []
-
-    def note(_: Path, *words: str, **__: object) -> dict[str, list[str]]:
-        given.extend(words)
-        return {"findings": []}
-
-    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", note)
-    (tmp_path / "releases" / "a==1").mkdir(parents=True)
-    Workshop(tmp_path, jobs=1, seconds=9, cases=20).search(Period("x", ("a==1",)), "tiny.py")
-    assert given[2:6] == ["--cases", "20", "--seconds", "9"]
+    for jobs in (3, 8, 16):
+        slots = Workshop(tmp_path, jobs=jobs, seconds=0).slots
+        assert sorted(cpu for _ in range(jobs) for cpu in slots.get_nowait()) == list(range(16))
