@@ -61,9 +61,13 @@ def test_comments_and_other_functions_do_not_change_the_code_that_runs(tmp_path:
 
 
 def test_a_function_and_a_constant_of_its_module_change_it(tmp_path: Path) -> None:
-    plain = digest_of(tmp_path / "1", "def f():\n    return 1\n")
-    assert digest_of(tmp_path / "2", "def f():\n    return 2\n") != plain
-    assert digest_of(tmp_path / "3", "def f():\n    return 1\nSIZE = 4\n") != plain
+    source = (
+        "def f():\n    return SIZE\nif 1:\n    from a import b as SIZE\n    c = SIZE\nSIZE = OTHER = {}\nTHIRD = {}\n"
+    )
+    plain = digest_of(tmp_path / "1", source.format(1, 2))
+    assert digest_of(tmp_path / "2", source.format(1, 3)) == plain
+    assert digest_of(tmp_path / "3", source.format(2, 2)) != plain
+    assert digest_of(tmp_path / "4", source.format(1, 2).replace("return SIZE", "return -SIZE")) != plain
 
 
 def test_releases_with_the_same_code_are_searched_once() -> None:
