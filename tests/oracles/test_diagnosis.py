@@ -86,6 +86,7 @@ MISTAKES: list[tuple[Callable[[Outputs, torch.Tensor], dict[str, torch.Tensor]],
     (lambda due, x: dict(y=due["y"] * 2), case(), ("y is 2 times what it should be",)),
     (lambda due, x: dict(y=due["y"] * 0.6931471805599453), case(), ("y is ln 2 times what it should be",)),
     (lambda due, x: dict(y=due["y"] * 1.37), case(), ("y is 1.37 times what it should be",)),
+    (lambda due, x: dict(y=due["y"] * (1 - 2.0**-16)), case(), ("y is (1 - 1.5e-05) times what it should be",)),
     (lambda due, x: dict(total=torch.zeros_like(due["total"])), case(), ("total is 0 in every element",)),
     (
         lambda due, x: dict(y=put(due["y"], (slice(None), slice(9, None)))),

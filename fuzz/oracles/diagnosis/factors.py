@@ -43,7 +43,13 @@ def describe_factor(output: str, text: str) -> str:
 def name_factor(ratio: float, dims: Mapping[str, int]) -> list[tuple[float, str]]:
     """(factor, its text) of the known factors within NEAR, simplest first, then of the number itself."""
     near = [(value, text) for value, text in known_factors(dims) if value and abs(ratio / value - 1) < NEAR]
-    return [*near, (ratio, f"{ratio:.4g}")]
+    return [*near, (ratio, format_factor(ratio))]
+
+
+def format_factor(ratio: float) -> str:
+    """A factor with four digits; one that these would make a 1 by what it is off."""
+    text = f"{ratio:.4g}"
+    return text if text != "1" else f"(1 {'-' if ratio < 1 else '+'} {abs(ratio - 1):.2g})"
 
 
 def known_factors(dims: Mapping[str, int]) -> Iterator[tuple[float, str]]:
