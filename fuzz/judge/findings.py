@@ -64,6 +64,7 @@ class Findings:
             least.oracle, least.outputs, least.symptom, least.message, bug.grade.severity,
             Plans(self.worker.description).name_class(bug.grade), bug.case, bug.grade, rate,
             bug.least.verdict.name, bug.least.verdict.reason, () if is_open else self._describe(bug), is_open,
+            bug.cut_off,
         )  # fmt: skip
         return evidence if evidence.counts or not is_open else None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.judge import findings
 from fuzz.judge.findings import FAR, Findings, is_unproven
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.referee import judge
@@ -66,6 +67,13 @@ def test_a_disagreement_for_which_there_is_no_time_is_undecided(
     monkeypatch.setattr(Triage, "confirm", confirm)
     found = judged(tmp_path)
     assert found.verdict == UNDECIDED and "the time for it ended" in found.reason and found.cut_off
+
+
+def test_a_case_for_whose_shrinking_there_was_no_time_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "SHRINK_SECONDS", 0.0)
+    found = judged(tmp_path)
+    assert found.verdict == WRONG and judgement_json(found)["findings"][0]["cut_off"] == "shrinking"
+    assert "cut off   shrinking: the time for it ended" in format_judgement(found)
 
 
 def test_what_is_decided_counts_before_what_is_not() -> None:

@@ -28,7 +28,8 @@ class Evidence:
     """One thing that is wrong, as a judgement shows it. `least` is the least case that shows it.
 
     `grade` is its severity by triage's rule, with the typical case, where inputs decide it. `is_open` says that results
-    differ from the reference, and that nothing decides whether they are wrong: `reason` says why.
+    differ from the reference, and that nothing decides whether they are wrong: `reason` says why. `cut_off` is the step
+    of triage, such as shrinking, for which the time ended.
     """
 
     oracle: str
@@ -44,6 +45,7 @@ class Evidence:
     reason: str = ""
     details: tuple[str, ...] = ()
     is_open: bool = False
+    cut_off: str = ""
 
     @property
     def counts(self) -> bool:

@@ -62,6 +62,7 @@ def evidence_json(evidence: Evidence) -> Mapping[str, Any]:
         "elements": least.elements() if least else 0,
         "case": list(case_lines(least)) if least else [],
         "diagnosis": "; ".join(evidence.details),
+        "cut_off": evidence.cut_off,
     }
 
 
@@ -107,6 +108,8 @@ def evidence_lines(evidence: Evidence, reason: str) -> Iterator[str]:
     yield f"{severity}: {evidence.oracle}/{evidence.symptom}{message}"
     if evidence.least is not None:
         yield from (f"  least     {line}" for line in case_lines(evidence.least))
+    if evidence.cut_off:
+        yield f"  cut off   {evidence.cut_off}: the time for it ended"
     if evidence.grade is not None:
         yield from (f"  {line}" for line in severity_lines(evidence.grade))
     if evidence.verdict in ("kernel", "unadjudicated"):
