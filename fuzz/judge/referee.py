@@ -84,8 +84,7 @@ def judge(options: JudgeOptions) -> Judgement:
     problem = ProblemProcess.start(
         ProblemConfig(
             options.format, options.problem.resolve(), backend.name, ELEMENTS[backend.is_accelerator],
-            EAGER_SECONDS, "tf32" if backend.is_accelerator else "ieee", OPERATIONS[backend.is_accelerator],
-            options.spec_file,
+            EAGER_SECONDS, OPERATIONS[backend.is_accelerator], options.spec_file,
         ),
         options.process_memory,
         deadline,
@@ -390,7 +389,7 @@ class Referee:
         """Sets the verdict by what was found."""
         log, judgement = self.worker.log, self.judgement
         judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
-        judgement.notes += [*self.description.unvaried_notes, *filter(None, [log.renamed])]
+        judgement.notes += [*self.description.unvaried_notes, *log.notes]
         if cut_off := self.limits.cut_off:
             judgement.cut_off = cut_off
             judgement.notes.append(f"not finished in time: {', '.join(cut_off)}")

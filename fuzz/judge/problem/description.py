@@ -62,7 +62,8 @@ class ProblemDescription:
     cases, which are smaller where the own ones do not fit. `outputs` are the floating ones, none where their shapes do
     not follow from dims. `unvaried` are constants that give tensors their shape and are no dims all the same,
     with the reasons.
-    `in_place` are arguments that the problem itself writes."""
+    `in_place` are arguments that the problem itself writes. `dot` is how precisely matrix products may multiply: ieee,
+    or tf32 once the solution is seen to."""
 
     name: str
     sizes: tuple[Size, ...]
@@ -74,6 +75,7 @@ class ProblemDescription:
     in_place: tuple[str, ...] = ()
     kernels_expected: bool = True
     variants: tuple[Variant, ...] = ()
+    dot: str = "ieee"
 
     @property
     def stated_dtypes(self) -> frozenset[str]:

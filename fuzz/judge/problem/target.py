@@ -52,7 +52,6 @@ def make_target(
     launcher: Callable[..., Mapping[str, Any]] | None = None,
     make: MakeOwn | None = None,
     dtypes: tuple[str, ...] = FLOATS[:1],
-    dot: str = "ieee",
     *,
     backward: bool = False,
     is_stated: bool = False,
@@ -86,7 +85,7 @@ def make_target(
 
     return Target(
         description.name, launcher or refuse, Path(description.name), description.sizes, tensors, {},
-        {name: name for name in dims}, reference, layout="envelope", dot=dot,
+        {name: name for name in dims}, reference, layout="envelope", dot=description.dot,
         in_place=dict.fromkeys(description.in_place, ""), accumulate=accumulate, cotangents=cotangents,
         timeout=20.0,
     )  # fmt: skip

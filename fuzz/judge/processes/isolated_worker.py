@@ -51,6 +51,7 @@ LOAD_SECONDS = 240.0
 """Seconds in which a solution's file is executed for the first time: inline CUDA takes a minute to compile."""
 COMPARED = 4
 """The last comparisons that are kept: a case that disagrees is confirmed by running it again up to ten times."""
+IN_TF32 = "products of float32 read their operands in tf32, as tl.dot does by default; the bound allows for that"
 LISTED = 1 << 16
 """Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
 
@@ -116,6 +117,7 @@ class RunLog:
     conduct: dict[str, None] = field(default_factory=dict)
     trouble: str = ""
     renamed: str = ""
+    in_tf32: bool = False
     worst: float = 0.0
 
     def add(self, case: Case, report: SolutionReport) -> None:
@@ -125,6 +127,7 @@ class RunLog:
         self.conduct |= dict.fromkeys(report.conduct)
         self.trouble = self.trouble or report.trouble
         self.renamed = self.renamed or report.renamed
+        self.in_tf32 |= report.in_tf32
         if isinstance(report.outcome, Rejected):
             self.rejected, self.rejection = self.rejected + 1, report.outcome.message
         if isinstance(report.outcome, Returned):
@@ -133,6 +136,11 @@ class RunLog:
                 for name, size in call.dims.items():
                     low, high = self.dims.get(name, (size, size))
                     self.dims[name] = min(low, size), max(high, size)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of a solution beside what is wrong."""
+        return [*filter(None, [self.renamed, IN_TF32 if self.in_tf32 else ""])]
 
 
 @dataclass
@@ -183,10 +191,13 @@ class IsolatedWorker:
 
     def take_dims(self, dims: Mapping[str, int]) -> None:
         """Takes other dims for those of the first cases, and so for the most that a case may take."""
-        self.description = replace(self.description, dims=dict(dims))
-        self.problem.description = self.description
-        self.problem.call(Restore(self.description))
+        self.take(replace(self.description, dims=dict(dims)))
         self.problem.settings.clear()
+
+    def take(self, description: ProblemDescription) -> None:
+        """Takes another description of the problem."""
+        self.description = self.problem.description = description
+        self.problem.call(Restore(description))
 
     def clone(self) -> IsolatedWorker:
         return replace(self, solution=self.solution.clone())
@@ -245,6 +256,9 @@ class IsolatedWorker:
             self.log.add(case, replace(answer, outcome=NotRun(reason)))
             return report_outcome(Rejected(reason))
         self.log.add(case, answer)
+        if answer.in_tf32 and self.description.dot != "tf32":
+            self.take(replace(self.description, dot="tf32"))
+            self.compared.clear()
         return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
 
     def find_refusal(self, case: Case) -> str:

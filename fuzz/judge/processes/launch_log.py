@@ -13,6 +13,7 @@ from triton.runtime.jit import JITFunction
 from fuzz.backends.memory import read_words
 from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.errors import one_line
+from fuzz.judge.processes.tf32 import Tf32Record
 
 Words = np.ndarray
 
@@ -29,6 +30,7 @@ class LaunchLog:
         self.copying = self.computing = 0
         self.troubles: list[str] = []
         self.is_cut = False
+        self.tf32 = Tf32Record()
 
     def patch(self) -> AbstractContextManager[object]:
         run_kernel, log = JITFunction.run, self
@@ -45,6 +47,7 @@ class LaunchLog:
                 log.troubles.append(f"{type(error).__name__}: {one_line(error)}")
                 raise
             log.count += not kwargs.get("warmup", False)
+            log.tf32.look_at(result)
             log.compare(before, [words_in_order(one) for one in given] if log.copies else [])
             return result
 

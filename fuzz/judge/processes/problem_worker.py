@@ -117,7 +117,7 @@ class ProblemHandler:
         self.description = description
         self.targets = {
             (backward, is_stated): make_target(
-                description, self.compute_exactly, dot=self.config.dot, backward=backward, is_stated=is_stated
+                description, self.compute_exactly, backward=backward, is_stated=is_stated
             )
             for backward, is_stated in product((False, True), (False, True))
         }

@@ -31,15 +31,13 @@ FLOPS = 1 << 28
 @dataclass(frozen=True)
 class ProblemConfig:
     """How the problem's process is set up. First cases have at most so many `elements`, and take so many `seconds` and
-    `flops` in float32. `dot` is how precisely matrix products multiply: ieee or tf32. `spec` is a file that gives the
-    problem's inputs, dims and dtypes, if there is one."""
+    `flops` in float32. `spec` is a file that gives the problem's inputs, dims and dtypes, if there is one."""
 
     format: str
     path: Path
     backend: str
     elements: int
     seconds: float
-    dot: str = "ieee"
     flops: int = FLOPS
     spec: Path | None = None
 
@@ -69,7 +67,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class Restore:
-    """To the problem, in a new process after its own has ended: the description. The response is that description."""
+    """To the problem: another description, or the same in a new process. The response is that description."""
 
     description: ProblemDescription
 
@@ -204,7 +202,7 @@ class SolutionReport:
     says that a kernel was launched with tensors that autograd follows, and so lost them. `step_launches` counts the
     launches of each step, `step_operations` names the operations of PyTorch. `only_copies` says that each launch that
     wrote anything wrote copies of its arguments, where that was observed. `renamed` are weights of other names than the
-    problem's, and which they stand for.
+    problem's, and which they stand for. `in_tf32` says that products of float32 may have read their operands in tf32.
     """
 
     outcome: Outcome
@@ -219,6 +217,7 @@ class SolutionReport:
     step_launches: tuple[int, ...] = ()
     step_operations: tuple[tuple[str, ...], ...] = ()
     only_copies: bool = False
+    in_tf32: bool = False
 
 
 @dataclass(frozen=True)

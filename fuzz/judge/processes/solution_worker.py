@@ -124,7 +124,7 @@ class SolutionHandler:
         self.described = request.description.arguments
         log = LaunchLog(not request.launch, request.copies)
         try:
-            with log.patch(), self.device_mode():
+            with log.patch(), self.device_mode(), log.tf32 if self.backend.is_accelerator else nullcontext():
                 return self.answer(request, log)
         except (NotComparable, Unsupported) as error:
             return Refusal(str(error), type(error).__name__)
@@ -138,9 +138,12 @@ class SolutionHandler:
         trouble = log.troubles[0] if log.troubles and not log.count and request.launch else ""
         conduct = (*report.conduct, *self.lazy, *self.conduct.collect())
         defined = self.solution.count_kernels()
+        if self.backend.is_accelerator:
+            log.tf32.look_at_settings(self.config.build_folder)
         return replace(
             report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
             renamed=self.solution.renamed, only_copies=log.copying > 0 and not log.computing,
+            in_tf32=log.tf32.is_asked,
         )  # fmt: skip
 
     def run_once(self, request: RunSolution) -> SolutionReport:
