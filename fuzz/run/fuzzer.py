@@ -21,7 +21,7 @@ from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.triage_order import TriageOrder
-from fuzz.run.triage_queue import Suspect, TriageQueue, has_spare_processor, take_first
+from fuzz.run.triage_queue import Suspect, TriageQueue, take_first
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
@@ -73,10 +73,10 @@ class Fuzzer:
     """Fuzzes one target with one backend, and saves what it finds in a corpus folder.
 
     `process_start` is when the process started, by time.monotonic. The run ends by its `deadline`, which is as long
-    after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, and in turn with
-    them where `in_turn` says so: by default where there is one processor only, and where the run ends after so many
-    findings, so that it runs no case after the last one. `suspects` are cases that run before all others: they ran when
-    an earlier run ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them.
+    after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, on one processor
+    too, and in turn with them where `in_turn` says so: by default where the run ends after so many findings, so that it
+    runs no case after the last one. `suspects` are cases that run before all others: they ran when an earlier run
+    ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them.
     `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 
@@ -158,7 +158,7 @@ class Fuzzer:
     def _takes_turns(self) -> bool:
         if self.in_turn is not None:
             return self.in_turn
-        return self.options.max_findings is not None or not has_spare_processor()
+        return self.options.max_findings is not None
 
     def _order(self, known: list[Bug], deadline: Deadline) -> Callable[[Sequence[Suspect]], Suspect]:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -36,11 +35,6 @@ class Suspect:
 def take_first(waiting: Sequence[Suspect]) -> Suspect:
     """The one that has waited longest."""
     return waiting[0]
-
-
-def has_spare_processor() -> bool:
-    """Whether a second process can run beside the one that runs cases."""
-    return len(os.sched_getaffinity(0)) > 1
 
 
 @dataclass

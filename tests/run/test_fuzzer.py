@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -89,6 +90,32 @@ def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Pa
         bugs = [(bug.case.key, bug.finding, bug.origin.index, bug.hits, bug.cut_off) for bug in result.bugs]
         results.append((result.statistics.cases, result.statistics.distribution(), bugs))
     assert results[0] == results[1] and results[0][2]
+
+
+class WaitForMoreCases(Watcher):
+    """Has triage wait until two more plans have run."""
+
+    def __init__(self) -> None:
+        self.more, self.waits = Semaphore(0), [False]
+
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+        self.more.release()
+
+    def on_disagreement(self, *_: object) -> None:
+        while self.more.acquire(blocking=False):
+            continue
+        self.waits = [self.more.acquire(timeout=60.0) for _ in range(2)]
+
+
+def test_cases_run_while_a_finding_is_shrunk_on_one_processor_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    path, watcher = tmp_path / "hangs.py", WaitForMoreCases()
+    path.write_text(HANGS.format(condition="False"))
+    options = RunOptions(str(path), engine="random", cases=20)
+    Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", watcher, {}, with_cross_checks=False).run()
+    assert all(watcher.waits)
 
 
 def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
