@@ -7,7 +7,7 @@ import pytest
 from triton.runtime import cache
 
 from fuzz.backends.triton_host import triton_key
-from fuzz.backends.triton_host.triton_key import keep_triton_key, kept_key, key_path
+from fuzz.backends.triton_host.triton_key import keep_triton_key, kept_key, key_path, recorded_key
 
 
 @pytest.fixture(autouse=True)
@@ -19,13 +19,32 @@ def fail() -> str:
     raise AssertionError("the key is computed")
 
 
-def test_the_key_is_tritons_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_tritons_own_where_nobody_wrote_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_key, "recorded_key", str)
     computed = cache.triton_key()
     monkeypatch.setattr(cache, "triton_key", cache.triton_key)
     for _ in range(2):
         keep_triton_key()
         assert cache.triton_key() == computed
     assert key_path().read_text() == computed
+
+
+def test_the_installers_hashes_are_the_key_until_a_file_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module, record = tmp_path / "triton/__init__.py", tmp_path / "triton-3.7.1.dist-info/RECORD"
+    for path, text in ((module, "code"), (record, "triton/__init__.py,sha256=A,4\nother.py,,")):
+        path.parent.mkdir()
+        path.write_text(text)
+    monkeypatch.setattr(triton_key.triton, "__file__", str(module))
+    assert (first := recorded_key())
+    record.write_text("triton/__init__.py,sha256=B,4")
+    assert recorded_key() not in ("", first)
+    record.write_text("triton/__init__.py,,")
+    assert recorded_key() == ""
+    record.write_text("triton/__init__.py,sha256=A,4")
+    os.utime(module, ns=(0, record.stat().st_mtime_ns + 1))
+    assert recorded_key() == ""
 
 
 def test_it_is_computed_once_for_the_same_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
