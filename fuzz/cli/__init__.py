@@ -13,7 +13,6 @@ from typing import NoReturn
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process
 from fuzz.errors import FuzzError, InternalError, one_line
-from fuzz.run import environment
 from fuzz.worker.system import restore_server_folder
 
 USAGE, INTERNAL = 2, 3
@@ -42,12 +41,6 @@ def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
         use_cache_folder()
-        is_run = arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments
-        if is_run and not environment.unsupported_reason():
-            # The server of workers takes more than a second to start; the commands are imported meanwhile.
-            from fuzz.run.setup import start_worker_server
-
-            start_worker_server()
         from fuzz.cli.app import app
 
         return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)

@@ -14,7 +14,7 @@ from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.report.text import format_entry, replay_command, script_command, severity_lines, typical_values_text
 from fuzz.run.replay import load_target_of, open_triage
-from fuzz.run.setup import choose_backend, start_worker_server
+from fuzz.run.setup import choose_backend, fork_worker_server
 from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, shrink_entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
@@ -61,7 +61,7 @@ def shrink(
     entry = corpus.read(path)
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
-    start_worker_server()
+    fork_worker_server()
     text, loaded = load_target_of(entry, path, target)
     with open_triage(entry, text, loaded, choose_backend(backend)) as triage:
         if grade:

@@ -15,7 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
 from fuzz.run.options import RunOptions
-from fuzz.run.setup import choose_backend, start_worker_server
+from fuzz.run.setup import choose_backend, fork_worker_server
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.text import shell_quote
@@ -85,7 +85,7 @@ def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Ite
         except UsageError as error:
             return SkippedEntry(path, error)
 
-    start_worker_server()
+    fork_worker_server()
     pool = ThreadPoolExecutor(min(len(files), len(os.sched_getaffinity(0))), "replay")
     try:
         yield from pool.map(replay_file, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends import check_name
 from fuzz.errors import UsageError
 from fuzz.run import environment
-from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted
+from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate
 from fuzz.target.spec import Target
-from fuzz.worker.process import preload
+from fuzz.worker.process import fork_server, preload
+
+SERVER_MODULE = "fuzz.worker_server"
+"""What the server of workers imports."""
 
 
 def choose_backend(name: str) -> str:
@@ -25,18 +29,30 @@ def start_worker_server(*more: str) -> None:
 
     `more` are modules that it imports besides what every worker needs.
     """
-    preload("fuzz.worker_server", *more)
+    preload(SERVER_MODULE, *more)
+
+
+def fork_worker_server() -> None:
+    """Starts the same server as a fork of this process, for a command that loads targets itself: both need torch.
+
+    Where torch is imported already, somebody else may have used it.
+    """
+    if "torch" in sys.modules:
+        start_worker_server()
+    else:
+        fork_server(SERVER_MODULE)
 
 
 def load_checked_target(target: str, planted: str | None, backend: str) -> Target:
-    """The target, once everything that names it is known to exist; meanwhile the server of workers starts.
+    """The target, once everything that names it is known to exist. The server of workers is started before.
 
     Raises UsageError where this machine is not supported, BackendError or TargetError where a name is wrong.
     """
     check_name(backend)
     if reason := environment.unsupported_reason():
         raise UsageError(reason)
-    start_worker_server()
+    locate(target)
+    fork_worker_server()
     loaded = load(target)
     if planted:
         load_planted(loaded, planted)

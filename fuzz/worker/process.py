@@ -13,10 +13,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, get_context
+from importlib import import_module
+from multiprocessing import forkserver, get_context, resource_tracker, util
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -33,6 +35,7 @@ from fuzz.worker.channel import (
     HandlerResponse,
     LastResponse,
 )
+from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
@@ -315,3 +318,37 @@ def preload(*modules: str) -> None:
     CONTEXT.set_forkserver_preload(list(modules))
     with STARTS, _environment(SAFE_PATH):
         forkserver.ensure_running()
+
+
+def fork_server(*modules: str) -> None:
+    """Starts the same server as a fork of this process, which imports the modules first: that is done once for both.
+
+    Only for a program that has imported modules so far and no more: a lock that another thread holds stays locked.
+    """
+    for module in modules:
+        import_module(module)
+    CONTEXT.set_forkserver_preload(list(modules))
+    # It is started by the function that is replaced below, and not meant.
+    resource_tracker.ensure_running()
+    processes: Any = util
+    start_python = processes.spawnv_passfds
+    with STARTS, _environment(SAFE_PATH):
+        processes.spawnv_passfds = _run_in_fork
+        try:
+            forkserver.ensure_running()
+        finally:
+            processes.spawnv_passfds = start_python
+
+
+def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
+    """Does in a fork of this process what a new Python would do with the arguments `-c PROGRAM`; its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        number = os.fork()
+    if number:
+        return number
+    try:
+        close_files_but(*passed)
+        exec(arguments[-1], {})
+    finally:
+        os._exit(1)

@@ -1,11 +1,14 @@
-"""The server that workers are forked from leaves the devices of all backends alone."""
+"""The server that workers are forked from, and what it leaves alone."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from processes import has_ended
 
 WITH_A_GPU = """
 import os, torch
@@ -32,3 +35,25 @@ def test_it_does_not_initialise_cuda(imports: str) -> None:
 
 def test_torch_initialises_cuda_elsewhere() -> None:
     assert "AssertionError: [1]" in run_program("assert torch.cuda.is_available() and not asked, asked").stderr
+
+
+PROGRAM = """
+import os
+from multiprocessing import forkserver
+from fuzz.worker.process import Worker, fork_server
+
+fork_server("shared")
+with Worker("shared:make_handler", None, memory=8 << 30, timeout=120.0) as worker:
+    assert worker.call("imported by") == os.getpid() != worker.pid
+print(forkserver._forkserver._forkserver_pid)
+"""
+
+
+def test_a_forked_server_shares_imports_and_ends_with_its_program(tmp_path: Path) -> None:
+    shared = "import os\nIMPORTED_BY = os.getpid()\ndef make_handler(config):\n    return lambda request: IMPORTED_BY\n"
+    (tmp_path / "shared.py").write_text(shared)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    program = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert has_ended(int(ended.stdout))

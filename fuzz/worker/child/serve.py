@@ -85,10 +85,10 @@ def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None
     _serving = activity.pid, activity
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
-    _close_files_but(channel.fileno(), resource_tracker.getfd() or 0)
+    close_files_but(channel.fileno(), resource_tracker.getfd() or 0)
 
 
-def _close_files_but(*kept: int) -> None:
+def close_files_but(*kept: int) -> None:
     """Closes every file but these and the standard streams."""
     first = 3
     for number in sorted(kept):
