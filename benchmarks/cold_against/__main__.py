@@ -6,12 +6,12 @@
     python -m benchmarks.cold_against BEFORE planted [BUG ..]
     python -m benchmarks.cold_against BEFORE rates [TARGET ..] [--plans 24] [--slowest 30]
 
-BEFORE is the folder of the other checkout; this one and that one run at the same time, each on a processor of its own,
-`--jobs` pairs at once. `specialisations`: processor seconds of the launches that compile; a kernel counts by the median
-of its specialisations. `plans`: how many plans and cases `fuzz run` makes in `--seconds` of the processor. `findings`:
-seconds to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that
-repaired it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just
-after it, two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
+BEFORE is the folder of the other checkout; this one and that one run at the same time, each on `--width` processors of
+its own, `--jobs` pairs at once. `specialisations`: processor seconds of the launches that compile; a kernel counts by
+the median of its specialisations. `plans`: how many plans and cases `fuzz run --seconds` makes. `findings`: seconds
+to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that repaired
+it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just after it,
+two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
 for the targets that were slowest before. Prints tables in Markdown.
 """
 
@@ -20,10 +20,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -63,7 +61,8 @@ def compare_specialisations(sides: Sequence[Side], asked: argparse.Namespace) ->
 
     rows: dict[str, tuple[float, float]] = {}
     print("| kernel | before | now | times less |\n|---|---|---|---|")
-    for _, (before, now) in pairs(measure, asked.names or default_targets(), sides, asked.jobs, asked.limit):
+    names = asked.names or default_targets()
+    for _, (before, now) in pairs(measure, names, sides, asked.jobs, asked.limit, asked.width):
         for kernel in sorted(set(before) & set(now) - set(rows)):
             rows[kernel] = median(before[kernel]), median(now[kernel])
             print(f"| {kernel} | {ratio_text(*rows[kernel], 's')} |", flush=True)
@@ -79,7 +78,7 @@ def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
 
     rows = []
     print("| target | plans before | now | times as many | cases before | now |\n|---|---|---|---|---|---|")
-    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs, asked.limit):
+    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs, asked.limit, asked.width):
         rows.append(now[0] / max(before[0], 1))
         print(f"| {target} | {before[0]} | {now[0]} | {rows[-1]:.1f} | {before[1]} | {now[1]} |", flush=True)
     print(f"| median of {len(rows)} | | | {median(rows):.1f} | | |")
@@ -93,7 +92,7 @@ def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
         return done["cases"] / done["seconds"] if done else 0.0
 
     rows = []
-    for target, rates in pairs(measure, asked.names or library_targets(), sides, asked.jobs, asked.limit):
+    for target, rates in pairs(measure, asked.names or library_targets(), sides, asked.jobs, asked.limit, asked.width):
         if all(rates):
             rows.append((*rates, target))
     rows = sorted(rows)[: asked.slowest]
@@ -117,7 +116,7 @@ def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
 
     rows = []
     print("| bug | target | before | now | times less |\n|---|---|---|---|---|")
-    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs, asked.limit):
+    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs, asked.limit, asked.width):
         rows.append((before, now))
         print(f"| {name} | {bugs[name].target} | {ratio_text(before, now, 's')} |", flush=True)
     print_medians(rows, "s")
@@ -167,22 +166,20 @@ def may_be(bug: Bug, path: Path) -> bool:
 
 def measure_planted(now: Side, asked: argparse.Namespace) -> None:
     bugs = {bug: name for name in PLANTED_OF for bug in load(name).planted_bugs}
-    processors = sorted(os.sched_getaffinity(0))[:2]
-    rows, end = [], time.monotonic() + asked.limit
+
+    def measure(side: Side, bug: str, cpus: Sequence[int], cache: str) -> tuple[float, float]:
+        budget = ["--seconds", str(asked.seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
+        command = ["-m", "fuzz", "run", bugs[bug], "--planted", bug, *budget, "--corpus", "findings"]
+        findings = last_line(side.start(cpus, cache, *command)).get("findings", [])
+        start = time.monotonic()
+        side.start(cpus, cache, "-c", IMPORTS).wait()
+        return min((one["first_seconds"] for one in findings), default=float("inf")), time.monotonic() - start
+
+    rows = []
     print("| planted bug | first finding | bare import | beyond |\n|---|---|---|---|")
-    for bug, target in bugs.items():
-        if bug not in (asked.names or [bug]) or time.monotonic() >= end:
-            continue
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-            budget = ["--seconds", str(asked.seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
-            command = ["-m", "fuzz", "run", target, "--planted", bug, *budget, "--corpus", "findings"]
-            findings = last_line(now.start(processors, cache, *command)).get("findings", [])
-            start = time.monotonic()
-            now.start(processors, cache, "-c", IMPORTS).wait()
-            bare = time.monotonic() - start
-        first = min((one["first_seconds"] for one in findings), default=float("inf"))
+    for bug, ((first, bare),) in pairs(measure, asked.names or bugs, [now], asked.jobs, asked.limit, 2):
         rows.append(first - bare)
-        print(f"| {target} {bug} | {first:.1f} s | {bare:.1f} s | {first - bare:.1f} s |", flush=True)
+        print(f"| {bugs[bug]} {bug} | {first:.1f} s | {bare:.1f} s | {first - bare:.1f} s |", flush=True)
     print(f"| median of {len(rows)} | | | {median(rows):.2f} s |")
 
 
@@ -204,6 +201,7 @@ def main() -> None:
     parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted", "rates"])
     parser.add_argument("names", nargs="*", help="targets or bugs")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--width", type=int, default=1, help="processors of each side")
     parser.add_argument("--plans", type=int, default=6)
     parser.add_argument("--kernels", type=int, default=40)
     parser.add_argument("--slowest", type=int, default=30)

@@ -10,16 +10,11 @@ Prints a value in JSON as the last line of its standard output.
 from __future__ import annotations
 
 import json
-import os
 import resource
-import signal
 import sys
-import threading
-import time
 from collections import defaultdict
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 LATER_PLAN = 256
@@ -98,43 +93,26 @@ def rates(target_name: str, plans: int) -> dict[str, float]:
 
 
 def plans(target: str, seconds: float) -> None:
-    """`fuzz run` until its processes have taken so many seconds of the processor: plans and cases until then."""
+    """`fuzz run` for so many seconds: its plans and cases."""
     from fuzz.cli import main
     from fuzz.run.fuzzer import Fuzzer
-    from fuzz.worker.system import adopt_orphans
 
-    adopt_orphans()
     counts = {"plans": 0, "cases": 0}
-    learn = Fuzzer._learn
+    learn, run = Fuzzer._learn, Fuzzer.run
 
     def learn_counted(self: Any, group: Any, reports: Any, *rest: Any) -> None:
         counts["plans"] += 1
         counts["cases"] += len(reports)
         learn(self, group, reports, *rest)
 
-    def end_in_time() -> None:
-        while seconds_of_descendants(os.getpid()) < seconds:
-            time.sleep(0.2)
-        print(json.dumps(counts), flush=True)
-        os.kill(os.getpid(), signal.SIGINT)
+    def run_and_print(self: Any) -> Any:
+        try:
+            return run(self)
+        finally:
+            print(json.dumps(counts), flush=True)
 
-    Fuzzer._learn = learn_counted  # type: ignore[method-assign]
-    threading.Thread(target=end_in_time, daemon=True).start()
-    main(["run", target, "--cases", str(10**9), "--backend", "cpu", "--corpus", "findings"])
-
-
-def seconds_of_descendants(root: int) -> float:
-    """Processor seconds of a process and all that it started, ended ones included."""
-    parents, seconds = {}, {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            parents[int(path.parent.name)] = int(fields[1])
-            seconds[int(path.parent.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    below = {root}
-    while more := {process for process, parent in parents.items() if parent in below} - below:
-        below |= more
-    return sum(seconds.get(process, 0.0) for process in below)
+    Fuzzer._learn, Fuzzer.run = learn_counted, run_and_print  # type: ignore[method-assign]
+    main(["run", target, "--seconds", str(seconds), "--backend", "cpu", "--corpus", "findings"])
 
 
 if __name__ == "__main__":

@@ -45,22 +45,24 @@ def pairs(
     sides: Sequence[Side],
     jobs: int,
     limit: float = math.inf,
+    width: int = 1,
 ) -> Iterator[tuple[str, list[Measured]]]:
-    """What both sides measured of each name, as they come; `jobs` names at a time, none begun after `limit` seconds.
+    """What the sides measured of each name, as they come; `jobs` names at a time, none begun after `limit` seconds.
 
-    Both sides of a name run at the same time, each on a processor of its own, with an empty cache.
+    The sides of a name run at the same time, each on `width` processors of its own, with an empty cache.
     """
     end = time.monotonic() + limit
     processors = sorted(os.sched_getaffinity(0))
-    free: SimpleQueue[list[int]] = SimpleQueue()
+    free: SimpleQueue[list[list[int]]] = SimpleQueue()
     for job in range(jobs):
-        free.put([processors[(2 * job + side) % len(processors)] for side in range(2)])
+        places = [(job * len(sides) + side) * width for side in range(len(sides))]
+        free.put([[processors[(place + number) % len(processors)] for number in range(width)] for place in places])
 
-    def one(side: Side, name: str, cpu: int) -> Measured:
+    def one(side: Side, name: str, cpus: Sequence[int]) -> Measured:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-            return measure(side, name, [cpu], cache)
+            return measure(side, name, cpus, cache)
 
-    def both(name: str) -> tuple[str, list[Measured]] | None:
+    def all_sides(name: str) -> tuple[str, list[Measured]] | None:
         cpus = free.get()
         try:
             if time.monotonic() >= end:
@@ -68,10 +70,10 @@ def pairs(
             with ThreadPoolExecutor(len(sides)) as pool:
                 return name, list(pool.map(one, sides, [name] * len(sides), cpus))
         finally:
-            # Each side has either processor in turn.
+            # Each side has the processors of each in turn.
             free.put(cpus[::-1])
 
     with ThreadPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(both, name) for name in names]):
+        for done in as_completed([pool.submit(all_sides, name) for name in names]):
             if (measured := done.result()) is not None:
                 yield measured
