@@ -201,6 +201,8 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots,service]'
+# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each process would compile every module again.
+	@$(VENV)/bin/python -m compileall -q fuzz targets
 	@touch $@
 
 RUNS = $(shell "$(PYTHON)" -c $(1) 2>/dev/null && echo yes)
