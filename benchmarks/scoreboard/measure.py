@@ -166,6 +166,7 @@ def measure(board: Board, target: Target, count: int, seed: int, bugs: Mapping[s
             outcome = run(target, target.launcher, case.calls, cpu)
             exam = Examination(target, target.launcher, case, cpu, outcome)
             if not isinstance(outcome, Returned):
+                board.left_out[f"the kernel ends as {type(outcome).__name__}"] += 1
                 continue
             known, eager = known_outputs(exam), eager_outputs(exam)
             if reason := reason_to_leave_out(exam, known, eager):
