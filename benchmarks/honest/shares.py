@@ -11,7 +11,7 @@ from typing import Any
 LEAST = 8.0
 """Seconds without which no run is begun."""
 LONGER = 3.0
-"""How much longer a run may be after one that had no time to confirm what disagreed."""
+"""How much longer a run may be after one that had no time to confirm what disagreed, or for its first case."""
 MOST_LONGER = 2
 """Such runs of a target, one after the other."""
 MOST_EMPTY = 2
@@ -86,7 +86,8 @@ class Shares:
 
     def request(self, share: Share) -> dict[str, Any]:
         """What a process is asked for; the seed is the number of earlier runs."""
-        seconds = min(self.seconds * (LONGER if share.is_urgent else 1.0), self.seconds_left())
+        longer = LONGER if share.is_urgent or share.empty else 1.0
+        seconds = min(self.seconds * longer, self.seconds_left())
         missing = self.cases if share.is_urgent else self.cases - share.cases
         return {"target": share.target, "seed": share.runs, "cases": missing, "seconds": max(round(seconds, 1), 1.0)}
 

@@ -39,6 +39,12 @@ def test_what_a_run_had_no_time_to_confirm_comes_first_and_has_longer():
     assert share.target == "a"
 
 
+def test_what_had_no_time_for_a_case_waits_for_its_turn_and_has_longer():
+    shares = shares_of("a", "b", runs=[run("b", cases=0)])
+    requests = [shares.request(shares.take()) for _ in range(2)]
+    assert [(one["target"], one["seconds"]) for one in requests] == [("a", 10.0), ("b", 30.0)]
+
+
 def test_what_has_a_finding_waits_for_its_turn():
     found = run("b", cases=50, disagreements=3) | {"findings": [{}]}
     assert shares_of("a", "b", runs=[found]).take().target == "a"
