@@ -22,6 +22,8 @@ from fuzz.target.contract import ENVELOPE, Contract
 OVERFLOWN = 64.0
 """By this factor from the largest number of a format, a wrong factor may be why one side overflows."""
 SYMPTOMS = ("nonfinite", "sign", "value")
+EXPONENT_BITS = 0x7FF << 52
+"""The bits of a double that hold its exponent: alone they are the power of two at or below it."""
 PATTERN_TOLERANCE = 0.125
 """By this share numbers may differ, besides their bounds, and count as one: a wrong formula rounds in other ways."""
 
@@ -174,6 +176,6 @@ def overflow_threshold(kind: DType) -> float:
 
 def half_ulp(magnitude: torch.Tensor, kind: DType) -> torch.Tensor:
     """Half a unit in the last place of the format at these magnitudes (float64, not negative)."""
-    # frexp calls the exponent of 0 that of 1/2.
-    exponent = torch.clamp(torch.frexp(magnitude.clamp(min=kind.smallest_normal))[1] - 1, max=kind.bias)
-    return torch.ldexp(torch.ones_like(magnitude), exponent - kind.mantissa - 1)
+    normal = magnitude.clamp(min=kind.smallest_normal).nan_to_num_(0.5, 0.5)
+    power = (normal.view(torch.int64) & EXPONENT_BITS).view(torch.float64)
+    return power.clamp_(max=2.0**kind.bias).mul_(2.0 ** -(kind.mantissa + 1))

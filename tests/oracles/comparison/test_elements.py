@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
+from fuzz.model.dtypes import dtype
 from fuzz.model.finding import PATTERNS
-from fuzz.oracles.comparison.elements import compare_elements, shared_patterns
+from fuzz.oracles.comparison.elements import compare_elements, half_ulp, shared_patterns
 from fuzz.reference.envelope import Expected, make_precision
 
 DUE = torch.tensor([1.0, -2.0, 3.5, 0.25, 700.0])
@@ -49,3 +50,15 @@ def test_elements_that_were_rounded_once_more_are_alike() -> None:
     output = due.to(torch.bfloat16) + 0.02
     expected = Expected(due, torch.zeros_like(due), None)
     assert shared_patterns(output, expected, compare_elements(output, expected, make_precision("libm"))) == ["offset"]
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "float16"])
+def test_half_a_unit_is_a_power_of_two_in_the_format(name: str) -> None:
+    kind = dtype(name)
+    exponents = torch.arange(-1080, 1024)
+    powers = torch.ldexp(torch.ones(len(exponents), dtype=torch.float64), exponents)
+    held = exponents.clamp(round(math.log2(kind.smallest_normal)), kind.bias) - kind.mantissa - 1
+    due = torch.ldexp(torch.ones_like(powers), held)
+    assert torch.equal(half_ulp(powers, kind), due)
+    assert torch.equal(half_ulp(torch.nextafter(powers * 2, powers)[:-1], kind), due[:-1])
+    assert torch.isfinite(half_ulp(torch.tensor([torch.inf, torch.nan], dtype=torch.float64), kind)).all()
