@@ -24,14 +24,16 @@ LARGEST: Final = 1 << 22
 LARGEST_PRODUCT: Final = 1 << 21
 """Terms of all sums of one product of matrices up to which they are added up."""
 TERMS_AT_ONCE: Final = 1 << 16
-"""Terms of a product of matrices that are added up together, where its rows are short: what fits the cache."""
+"""Terms of sums that are added up together: what fits the cache."""
+WIDE: Final = 128
+"""Sums from which on one term of all of them is added at a time, instead of all terms of one sum."""
 ORDERS: Final = 3
 """How many orders terms are added up in: from the first on, from the last on, in a tree."""
 DEVIATIONS: Final = 1.5
 """How many deviations of a walk of such roundings count: at a safety of 4 these are six."""
 Array = np.ndarray[Any, np.dtype[Any]]
 Measure = Callable[[list[Array], bool], Array]
-"""`strays` or `losses` of (what each addition loses, by order; whether of each prefix): (kinds, sums[, prefixes])."""
+"""`strays` or `losses` of (what each addition loses, by order; whether of each prefix): (kinds, [prefixes, ]sums)."""
 
 
 def tree_steps(n: float) -> float:
@@ -48,8 +50,8 @@ def strays(lost: list[Array], prefixes: bool) -> Array:
     It is the size of the sum of the roundings, which is systematic where terms are equal, plus `DEVIATIONS` times the
     root of the sum of their squares, since in another order it is another walk.
     """
-    add = np.cumsum if prefixes else np.sum
-    walks = [np.abs(add(one, axis=1)) + DEVIATIONS * np.sqrt(add(np.square(one), axis=1)) for one in lost]
+    add = _accumulate if prefixes else _total
+    walks = [np.abs(add(one)) + DEVIATIONS * np.sqrt(add(np.square(one))) for one in lost]
     stray: Array = np.max(walks, axis=0)[None]
     return stray
 
@@ -57,71 +59,99 @@ def strays(lost: list[Array], prefixes: bool) -> Array:
 def losses(lost: list[Array], prefixes: bool) -> Array:
     """What each sum loses, with its sign, a kind an order; of a scan always the same."""
     lost = lost * (ORDERS // len(lost))
-    return np.stack([one.cumsum(1) if prefixes else one.sum(1) for one in lost])
+    return np.stack([_accumulate(one) if prefixes else _total(one) for one in lost])
 
 
 def measure_sum(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
     """(kinds, *shape) of the sum of terms over dims, which are kept with 1."""
     kept = [d for d in range(terms.dim()) if d not in dims]
-    rows = _to_rows(terms.permute(*kept, *dims), math.prod(terms.shape[d] for d in dims))
-    found = measure(list(_orders(rows)), False)
-    shape = [1 if d in dims else size for d, size in enumerate(terms.shape)]
-    return torch.from_numpy(found).to(terms.device).reshape(-1, *shape)
+    size, shape = math.prod(terms.shape[d] for d in dims), [terms.shape[d] for d in kept]
+    found = _measure(terms.permute(*dims, *kept).reshape(size, *shape), _orders, measure)
+    return found.reshape(-1, *(1 if d in dims else n for d, n in enumerate(terms.shape)))
 
 
 def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
     """(kinds, *shape) of the prefixes of terms along dim, added up in sequence."""
-    last = terms.movedim(dim, -1)
-    found = measure([_lost_in_sequence(_to_rows(last, last.shape[-1]))], True)
-    found = np.concatenate([np.zeros((*found.shape[:2], 1)), found], 2)
-    return torch.from_numpy(found).to(terms.device).reshape(-1, *last.shape).movedim(-1, dim + 1)
+    found = _measure(terms.movedim(dim, 0), lambda columns: iter([_lost_in_sequence(columns)]), measure, True)
+    return torch.cat([torch.zeros_like(found[:, :1]), found], 1).movedim(1, dim + 1)
 
 
 def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
     """(kinds, .., M, N) of the product of matrices (.., M, K) and (.., K, N), some rows of the first at a time."""
-    columns = b.transpose(-1, -2).unsqueeze(-3)
+    columns = b.movedim(-2, 0).unsqueeze(-2)
     parts = torch.split(a, max(1, TERMS_AT_ONCE // columns.numel()), -2)
-    measured = [measure_sum(part.unsqueeze(-2) * columns, [columns.dim() - 1], measure) for part in parts]
-    return torch.cat([part.squeeze(-1) for part in measured], -2)
+    measured = [_measure(part.movedim(-1, 0).unsqueeze(-1) * columns, _orders, measure) for part in parts]
+    return torch.cat(measured, -2)
 
 
-def _to_rows(terms: Tensor, size: int) -> Array:
-    """Terms as float32, (sums, size)."""
-    with np.errstate(over="ignore"):
-        rows: Array = terms.detach().cpu().reshape(-1, size).numpy().astype(np.float32)
-    return rows
+def _measure(
+    terms: Tensor, orders: Callable[[Array], Iterator[Array]], measure: Measure, prefixes: bool = False
+) -> Tensor:
+    """(kinds, *shape) of the sums of terms (size, *shape), or with `prefixes` (kinds, size - 1, *shape)."""
+    flat = terms.detach().cpu().reshape(len(terms), math.prod(terms.shape[1:]))
+    # What is added at once lies side by side: one term of all sums, or all terms of one.
+    is_wide, plain = flat.shape[1] >= WIDE, torch.contiguous_format
+    rows = (flat if is_wide else flat.T).to(torch.float32, memory_format=plain).numpy()
+    columns: Array = rows if is_wide else rows.T
+    width = max(WIDE, TERMS_AT_ONCE // max(len(columns), 1))
+    parts = [columns[:, start : start + width] for start in range(0, max(columns.shape[1], 1), width)]
+    found = np.concatenate([measure(list(orders(part)), prefixes) for part in parts], -1)
+    return torch.from_numpy(found).to(terms.device).reshape(*found.shape[:-1], *terms.shape[1:])
 
 
-def _orders(rows: Array) -> Iterator[Array]:
+def _orders(columns: Array) -> Iterator[Array]:
     """What each addition loses, by order: from the first term on, from the last, in a tree."""
-    yield _lost_in_sequence(rows)
-    yield _lost_in_sequence(rows[:, ::-1])
-    yield _lost_in_tree(rows)
+    yield _lost_in_sequence(columns)
+    yield _lost_in_sequence(columns[::-1])
+    yield _lost_in_tree(columns)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _lost_in_sequence(rows: Array) -> Array:
-    """(sums, n - 1)."""
-    sums = np.add.accumulate(rows, axis=1)
-    return _finite(_lost(sums[:, 1:], sums[:, :-1], rows[:, 1:]))
+def _lost_in_sequence(columns: Array) -> Array:
+    """(n - 1, sums)."""
+    sums = _accumulate(columns)
+    return _finite(_lost(sums[1:], sums[:-1], columns[1:]))
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _lost_in_tree(rows: Array) -> Array:
-    """(sums, additions): the first half is added to the second, again and again."""
-    lost = [np.zeros((len(rows), 1))]
-    while rows.shape[1] > 1:
-        half = (rows.shape[1] + 1) // 2
-        left, right = rows[:, :half], np.zeros((len(rows), half), np.float32)
-        right[:, : rows.shape[1] - half] = rows[:, half:]
-        rows = left + right
-        lost.append(_lost(rows, left, right))
-    return _finite(np.concatenate(lost, 1))
+def _lost_in_tree(columns: Array) -> Array:
+    """(n - 1, sums): the first half is added to the second, again and again."""
+    lost, start = np.zeros_like(columns[1:], np.float64), 0
+    while len(columns) > 1:
+        half = (len(columns) + 1) // 2
+        left, right = columns[:half], columns[half:]
+        columns = left.copy(order="K")
+        columns[: len(right)] += right
+        lost[start : start + len(right)] = _lost(columns[: len(right)], left[: len(right)], right)
+        start += len(right)
+    return _finite(lost)
+
+
+def _accumulate(terms: Array) -> Array:
+    """The prefixes of terms (n, sums), added up in their dtype from the first on."""
+    sums: Array = np.empty_like(terms)
+    if terms.shape[1] < WIDE:
+        return np.add.accumulate(terms, axis=0, out=sums)
+    sums[:1] = terms[:1]
+    for number in range(1, len(terms)):
+        np.add(sums[number - 1], terms[number], out=sums[number])
+    return sums
+
+
+def _total(terms: Array) -> Array:
+    """The sums of terms (n, sums), (sums): the same bits however many sums there are."""
+    while len(terms) > 1:
+        half = len(terms) // 2
+        folded = terms[: len(terms) - half].copy(order="K")
+        folded[:half] += terms[len(terms) - half :]
+        terms = folded
+    return terms[0] if len(terms) else np.zeros(terms.shape[1])
 
 
 def _lost(sums: Array, left: Array, right: Array) -> Array:
     """The sums less left + right, which float64 holds."""
-    exact = np.add(left, right, dtype=np.float64)
+    exact = left.astype(np.float64)
+    exact += right
     return np.subtract(sums, exact, out=exact)
 
 
