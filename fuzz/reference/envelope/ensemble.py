@@ -138,16 +138,18 @@ class InputMode(EnsembleMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Apply the operation's rule, and follow what lies behind reductions."""
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        operands = _wrapped_in((args, kwargs or {}))
-        is_reduced = self.noise.reduces or any(x.is_reduced for x in operands)
+        operands = _wrapped_in((args, kwargs) if kwargs else args)
+        is_reduced = self.noise.reduces
+        for x in operands:
+            is_reduced |= x.is_reduced
         self.noise.reduces = False
-        decides = func.overloadpacket in DECISIONS
-        for t in _wrapped_in((out,)):
+        decides, is_view, is_mutable = _effects(func)
+        for t in (out,) if type(out) is EnsembleTensor else _wrapped_in((out,)):
             t.is_reduced |= is_reduced
-            compares = not t.is_floating_point() and any(x.is_floating_point() for x in operands)
-            if decides or compares and not func.is_view:
-                self.noise.decide_(t.stacked)
-        self.writes_reduced |= is_reduced and func._schema.is_mutable
+            if decides or not (t.stacked.is_floating_point() or is_view):
+                if decides or any(x.stacked.is_floating_point() for x in operands):
+                    self.noise.decide_(t.stacked)
+        self.writes_reduced |= is_reduced and is_mutable
         return out
 
 
@@ -156,6 +158,12 @@ DECISIONS = {
     for name in "floor ceil round trunc sign sgn heaviside frac fmod remainder floor_divide nextafter".split()
 }
 """Operations whose result jumps."""
+
+
+@lru_cache(maxsize=1024)
+def _effects(func: OpOverload) -> tuple[bool, bool, bool]:
+    """Whether an operation's result jumps, is a view, and is written into an operand."""
+    return func.overloadpacket in DECISIONS, func.is_view, func._schema.is_mutable
 
 
 def _wrapped_in(parts: Iterable[Any]) -> list[EnsembleTensor]:
@@ -199,6 +207,8 @@ def unwrap(x: Any) -> Any:
 
 def align(args: Sequence[Any], count: int) -> list[Any]:
     """Operands as stacked tensors that broadcast: logical ranks padded with 1 behind the member dim."""
+    if all(type(a) is EnsembleTensor for a in args) and len({a.stacked.dim() for a in args}) == 1:
+        return [a.stacked for a in args]
     rank = max([a.dim() for a in args if isinstance(a, Tensor)], default=0)
     stacks = [pad(a, rank) for a in args]
     if rank and any(type(a) is EnsembleTensor and not a.dim() and a.dtype in INTEGERS for a in args):

@@ -233,31 +233,38 @@ def _expected(rows: Tensor, is_reduced: bool, noise: MemberNoise, replicas: int 
         rows = rows.view(replicas, noise.count, *rows.shape[1:])
     value, first = rows[:, :1], noise.first_working
     uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
-    steps = [row for row in range(first, rows.shape[1]) if row not in noise.input_rows]
-    spread = _spread(rows[:, steps] if noise.input_rows else rows[:, first:], value)
-    if is_reduced and rows.shape[1] > 1:
-        spread = torch.maximum(spread, _spread(rows[:, noise.input_rows], value) / SAFETY)
+    working, weights = rows[:, first:], None
+    if noise.input_rows and rows.shape[1] > 1:
+        if is_reduced:
+            weights = torch.ones(working.shape[1], dtype=torch.float64)
+            weights[[row - first for row in noise.input_rows]] /= SAFETY
+            weights = weights.to(rows.device).view(-1, *(1,) * (rows.dim() - 2))
+        else:
+            working = rows[:, noise.step_rows]
+    spread = _spread(working, value, weights)
     parts = value.squeeze(1).clone(), spread, uncertain
     if replicas is not None:
         return Expected(*parts)
     return Expected(*(part if part is None else part[0] for part in parts))  # type: ignore[arg-type]
 
 
-def _spread(others: Tensor, value: Tensor) -> Tensor:
+def _spread(others: Tensor, value: Tensor, weights: Tensor | None = None) -> Tensor:
     """max |member - value| of (replicas, members, *S) and (replicas, 1, *S), of shape (replicas, *S).
 
-    0 where all are identical, even inf or NaN; inf where one is unlike it.
+    0 where all are identical, even inf or NaN; inf where one is unlike it. `weights`, (members, 1, ..), are powers of
+    two by which distances are multiplied.
     """
     if others.shape[1] == 0:
         return torch.zeros(value.squeeze(1).shape, dtype=torch.float64, device=value.device)
     if not value.is_floating_point():
         return torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
-    spread = (others - value).abs_().amax(1)
+    distance = (others - value).abs_()
+    spread = (distance if weights is None else distance.mul_(weights)).amax(1)
     if bool(torch.isfinite(spread).all()):
         return spread
     equal = (others == value) | (torch.isnan(others) & torch.isnan(value))
     distance = torch.where(equal, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
-    return distance.amax(1)
+    return (distance if weights is None else distance.mul_(weights)).amax(1)
 
 
 def merge_members(first: Mapping[str, Expected], second: dict[str, Expected]) -> dict[str, Expected]:

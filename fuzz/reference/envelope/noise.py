@@ -29,6 +29,8 @@ __all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_s
 
 SAFETY: Final = 4.0
 """How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
+GOLDEN: Final = -7046029254386353131
+"""2^64 divided by the golden ratio, as int64."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
 Noise = Callable[[str, float], Tensor]
@@ -179,13 +181,19 @@ class MemberNoise:
         exact. No element leaves the working precision's range. 2u is a unit in the last place: half of it does not
         explain Welford's recurrence, which is up to 2.9 u*mean/deviation off.
         """
+        if not self.input_rows:
+            return
+        # All members are the same until here.
+        given, change, rank = self.first_members(t), 2 * self.precision.u, t.dim() - 1
+        magnitude, finite = given.abs(), torch.isfinite(given)
+        raised = torch.copysign((magnitude * (1 + change)).clamp_(max=self.precision.largest), given)
+        raised = torch.where(finite, raised, given)
+        lowered = torch.where(finite, torch.copysign(magnitude * (1 - change), given), given)
+        stack = t.view(self.replicas, self.count, *t.shape[1:])
+        mixed = _mix(magnitude.view(torch.int64), GOLDEN)
         for row in self.input_rows:
-            part = self.by_replica(t).select(0 if self.replicas == 1 else 1, row)
-            magnitude, change = part.abs(), 2 * self.precision.u
-            raised = (magnitude * (1 + change)).clamp_(max=self.precision.largest)
-            rank = t.dim() - 1
-            changed = torch.where(_choose(magnitude, self.ids[row - 1], rank), raised, magnitude * (1 - change))
-            part.copy_(torch.where(torch.isfinite(part), torch.copysign(changed, part), part))
+            chosen = _choose(magnitude, mixed, self.ids[row - 1], rank)
+            stack[:, row].copy_(torch.where(chosen, raised, lowered))
 
     def widen(self, t: Tensor) -> Tensor:
         """What is to be rounded to integers, in each member as far from the unperturbed one as its bound reaches.
@@ -353,25 +361,23 @@ class MemberNoise:
         self._working(self.by_replica(t)).mul_(self.scale_up).mul_(self.scale_down)
 
 
-def _choose(magnitude: Tensor, member: int, rank: int) -> Tensor:
+def _choose(magnitude: Tensor, mixed: Tensor, member: int, rank: int) -> Tensor:
     """Which elements a member raises: at random, or the larger half of those along the last or the first dim.
 
-    The latter moves a variance as far as changes of this size can. `rank` is that of one replica's tensor.
+    The latter moves a variance as far as changes of this size can. `mixed` are numbers made of the magnitudes, from
+    which each member takes bits of its own. `rank` is that of one replica's tensor.
     """
     kind = member // 3 % 4
     if not rank or not magnitude.numel() or kind % 2 == 0:
-        return _hash(magnitude, member)
+        return (_mix(mixed, 2 * (member * 2654435761) + 1) & 1).to(torch.bool)
     dim = -1 if kind == 1 else -rank
     return magnitude > 0.5 * magnitude.amax(dim, True) + 0.5 * magnitude.amin(dim, True)
 
 
-def _hash(magnitude: Tensor, member: int) -> Tensor:
-    """A bool for each double that is not negative, at random, from its bits and a number."""
-    mixed = magnitude.view(torch.int64)
-    for factor in (-7046029254386353131, 2 * (member * 2654435761) + 1):  # 2^64 / golden ratio, and an odd number
-        mixed = mixed * factor
-        mixed = mixed ^ (mixed >> 31)
-    return (mixed & 1).to(torch.bool)
+def _mix(numbers: Tensor, factor: int) -> Tensor:
+    """Numbers of int64 times an odd number, the high bits mixed into the low ones."""
+    mixed = numbers * factor
+    return mixed.bitwise_xor_(mixed >> 31)
 
 
 def _strides(row: torch.Size) -> tuple[int, ...]:
