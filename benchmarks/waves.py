@@ -30,7 +30,7 @@ from fuzz.backends.replay import trace
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import sample_oracles
 from fuzz.model.recipes.torch_values import tensor
-from fuzz.oracles import base
+from fuzz.oracles import examine
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
 from fuzz.oracles.execution import replicas
@@ -47,7 +47,7 @@ PARTS = {
     "reference": (screening, "evaluate_stacked_reference"),
     "comparison": (screening, "compare_elements"),
     "doubt": (screening, "suspect_rows"),
-    "oracles": (base.RerunOracle, "check"),
+    "oracles": (examine, "check_sampled"),
 }
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 

@@ -140,7 +140,7 @@ def _replay(structure: object, requests: Sequence[Request]) -> list[ReplayResult
 
 def _joined(requests: Sequence[Request]) -> tuple[Values, list[RunOrder]]:
     """The values and orders of the replicas of all reruns, one rerun after the other."""
-    orders = [rerun.run_order for _, rerun in requests for _ in rerun.rows]
+    orders = [order for _, rerun in requests for order in [rerun.run_order] * len(rerun.rows)]
     parts = [rerun.values for _, rerun in requests]
     if len(parts) == 1:
         return parts[0], orders
