@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fuzz.judge.problem.description import ProblemDescription, Setting
-from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
+from fuzz.judge.processes.isolated_worker import IN_TF32, LOAD_SECONDS, IsolatedWorker, ProblemProcess
 from fuzz.judge.processes.requests import (
     Compare,
     Describe,
@@ -20,6 +20,7 @@ from fuzz.judge.processes.requests import (
     OutputComparison,
     ProblemConfig,
     Refusal,
+    Restore,
     RunProblem,
     SolutionReport,
     TensorWords,
@@ -169,6 +170,18 @@ def test_equal_outputs_of_a_case_are_compared_once() -> None:
     assert problem.requests == [Compare(one, first), Compare(other, first), Compare(one, second)]
     worker.compare(one, first, by_own_rule=True)
     assert problem.requests[-1] == Compare(one, first, True)
+
+
+def test_the_problem_is_told_once_that_products_may_be_in_tf32() -> None:
+    problem: Any = AnsweringWorker(None)
+    solution: Any = AnsweringWorker(SolutionReport(Returned(()), ({},), in_tf32=True))
+    description = ProblemDescription("target", (), {}, {}, {})
+    process = ProblemProcess(problem, {(("N", 4),): Setting()}, description)
+    worker = IsolatedWorker(process, solution, description)
+    clone = replace(worker)
+    for one in (worker, clone, worker):
+        one.run(Case("target", (Call({"N": 4}, {}, {}),)))
+    assert problem.requests == [Restore(replace(description, dot="tf32"))] and worker.log.notes == [IN_TF32]
 
 
 def start(folder: Path, source: str) -> ProblemProcess:

@@ -256,7 +256,7 @@ class IsolatedWorker:
             self.log.add(case, replace(answer, outcome=NotRun(reason)))
             return report_outcome(Rejected(reason))
         self.log.add(case, answer)
-        if answer.in_tf32 and self.description.dot != "tf32":
+        if answer.in_tf32 and (self.problem.description or self.description).dot != "tf32":
             self.take(replace(self.description, dot="tf32"))
             self.compared.clear()
         return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
