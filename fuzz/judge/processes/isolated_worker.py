@@ -51,7 +51,7 @@ LOAD_SECONDS = 240.0
 """Seconds in which a solution's file is executed for the first time: inline CUDA takes a minute to compile."""
 COMPARED = 4
 """The last comparisons that are kept: a case that disagrees is confirmed by running it again up to ten times."""
-IN_TF32 = "products of float32 read their operands in tf32, as tl.dot does by default; the bound allows for that"
+IN_TF32 = "products of float32 may be in tf32, as those of tl.dot are by default: the bound allows for that"
 LISTED = 1 << 16
 """Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
 
