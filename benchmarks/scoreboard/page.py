@@ -75,8 +75,9 @@ def honest_set(board: Board) -> str:
 HONEST_SET = """## The honest set
 
 Good kernels by other hands ([honest.md](honest.md)) and some of the operations of PyTorch and FlagGems, drawn by a
-seed: the cases in which a rule rejects a kernel, of those in which the exact value does not say that it is wrong.
-FlagGems' rule is told the largest dim as the number of terms."""
+seed: the cases in which a rule rejects a kernel. Of those that ours rejects the exact value is asked; where it says
+that the kernel is wrong, they are left out for every rule. FlagGems' rule is told the largest dim as the number of
+terms."""
 
 
 def others(board: Board) -> str:
