@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES, read_words
+from fuzz.backends.memory import DTYPE_NAMES, WORD_DTYPES, read_words
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
@@ -30,11 +30,20 @@ def make_element(output: str, index: tuple[int, ...], got: torch.Tensor, want: s
 
 def differing_rows(pairs: Pairs) -> list[int]:
     """Rows of stacked tensors, (rows, *shape) each, in which some pair has different bits."""
-    differ: torch.Tensor | None = None
-    for got, other in pairs.values():
-        rows = ~same_bits(got, other).reshape(len(got), math.prod(got.shape[1:])).all(1)
-        differ = rows if differ is None else differ | rows
-    return [] if differ is None else [int(row) for row in differ.nonzero().flatten()]
+    rows = _rows_unlike(pairs, lambda got, other: as_words(got) == as_words(other))
+    # Most have the very same words; what differs in nothing but NaNs of other payloads is told apart only then.
+    return _rows_unlike(pairs, same_bits) if rows else []
+
+
+def _rows_unlike(pairs: Pairs, alike: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> list[int]:
+    """Rows in which elements of some pair are not alike."""
+    unlike = [~alike(*pair).reshape(len(pair[0]), math.prod(pair[0].shape[1:])).all(1) for pair in pairs.values()]
+    return torch.stack(unlike).any(0).nonzero().flatten().tolist() if unlike else []
+
+
+def as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements as integers of the same bits."""
+    return tensor.view(WORD_DTYPES[tensor.element_size()]) if tensor.is_floating_point() else tensor
 
 
 def differing_indices(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:

@@ -92,7 +92,7 @@ def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[
     precision, count = pending[0].precision, len(pending)
     suspect = [suspect_reference(outputs[name], one, precision) for name, one in expected.items()]
     rows = torch.cat([one.reshape(count, one.numel() // count) for one in suspect], 1).any(1)
-    return [int(row) for row in rows.nonzero().flatten()]
+    return list(rows.nonzero().flatten().tolist())
 
 
 def disagreeing_rows(compared: Sequence[ElementComparison], pending: Sequence[Examination]) -> list[int]:
@@ -103,8 +103,9 @@ def disagreeing_rows(compared: Sequence[ElementComparison], pending: Sequence[Ex
     wrong = symptoms.any(1)
     worst = ratios.amax(1) if ratios.numel() else ratios.new_zeros(count)
     for exam, bad, ratio in zip(pending, wrong.tolist(), worst.tolist(), strict=True):
-        exam.worst = exam.worst if bad else max(exam.worst, ratio)
-    return [int(row) for row in wrong.nonzero().flatten()]
+        if not bad and ratio > exam.worst:
+            exam.worst = ratio
+    return list(wrong.nonzero().flatten().tolist())
 
 
 def stack_outputs(exams: Sequence[Examination], index: int) -> Mapping[str, torch.Tensor]:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import NamedTuple
 
 import numpy as np
@@ -147,7 +149,7 @@ class Examination:
 def common_stack(exams: Sequence[Examination]) -> ReplicaStack | None:
     """The stack in which all of these replicas ran, if it is one."""
     stack = exams[0].stack if exams else None
-    return stack if len({id(exam.stack) for exam in exams}) == 1 else None
+    return stack if all(map(is_, map(attrgetter("stack"), exams), repeat(stack))) else None
 
 
 def stacked_values(exams: Sequence[Examination]) -> Values:

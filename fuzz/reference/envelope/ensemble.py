@@ -182,7 +182,7 @@ def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
     noise = mode.noise
     if noise.limit is not None and t.numel() > noise.limit:
         raise StackTooLarge
-    if t.is_contiguous() and t.storage_offset() == 0:
+    if t.is_contiguous() and not t.storage_offset():
         e = make_wrapper(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)
     else:
         e = make_wrapper(

@@ -7,7 +7,7 @@ depends on the seed and s alone, so that a member's noise does not depend on whi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -95,7 +95,7 @@ class MemberNoise:
         self.device = torch.device("cpu")
         pools.start_stack()
         self._pools: dict[tuple[str, float], NoisePool] = {}
-        self._strides: dict[torch.Size, tuple[int, ...]] = {}
+        self._layouts: dict[torch.Size, tuple[tuple[int, ...], tuple[int, ...], int]] = {}
         self.flush_to_zero = precision.eta == 2.0**-126
         # Multiplied by `scale_up`, what exceeds the largest finite value overflows float64 too. `scale_down` undoes it.
         bits = math.frexp(precision.largest)[1]
@@ -151,23 +151,31 @@ class MemberNoise:
         if pool is None:
             pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
             self._pools[kind, factor] = pool
-        strides = self._strides.get(row)
-        if strides is None:
-            strides = self._strides[row] = _strides(row)
-        size = math.prod(row)
+        shape, strides, size = self._layout(row)
         values = pool.columns(self.offset, self.offset + min(size, SPAN))
         if strides:
-            return values.as_strided((self.count, *row), strides, self.offset)
+            return values.as_strided(shape, strides, self.offset)
         tile = values[:, self.offset : self.offset + SPAN]
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
         return tiled[:, :size].view(self.count, *row)
 
-    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
+    def _layout(self, row: torch.Size) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """(shape, strides, size) of a draw for `row`: shape with members, strides in a pool, elements of the row."""
+        layout = self._layouts.get(row)
+        if layout is None:
+            layout = self._layouts[row] = (self.count, *row), _strides(row), math.prod(row)
+        return layout
+
+    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterable[tuple[Noise, tuple[Tensor, ...]]]:
         """The same stacks, in parts that fit the cache where they are longer than the pool, each with its noise."""
-        size = math.prod(row)
+        size = self._layout(row)[2]
         if size <= SPAN or not all(stack.is_contiguous() for stack in stacks):
-            yield partial(self._draw, row=row), stacks
-            return
+            return [(partial(self._draw, row=row), stacks)]
+        return self._short_parts(row, size, stacks)
+
+    def _short_parts(
+        self, row: torch.Size, size: int, stacks: tuple[Tensor, ...]
+    ) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
         flat = [stack.view(*stack.shape[: stack.dim() - len(row)], size) for stack in stacks]
         for start in range(0, size, SPAN):
             short = torch.Size((min(SPAN, size - start),))

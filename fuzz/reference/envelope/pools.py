@@ -99,6 +99,8 @@ class NoisePool:
 
     def columns(self, start: int, stop: int) -> Tensor:
         """The whole pool, of which these columns have been computed."""
+        if not self._missing:
+            return self._values
         asked = start // COLUMNS, -(-stop // COLUMNS)
         first = self._missing.find(1, *asked)
         if first >= 0:
@@ -106,6 +108,8 @@ class NoisePool:
             start, stop = first * COLUMNS, min(end * COLUMNS, 2 * SPAN)
             self._values[:, start:stop] = torch.from_numpy(self._compute(start, stop))
             self._missing[first:end] = bytes(end - first)
+            if 1 not in self._missing:
+                self._missing.clear()
         return self._values
 
     def _compute(self, start: int, stop: int) -> Row:
