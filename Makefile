@@ -75,7 +75,7 @@ history: $(VENV)/.libraries
 
 # Every release of the libraries against the targets, hours on 2 cores; what is done stays in .archaeology.
 archaeology: $(VENV)/.libraries
-	@$(VENV)/bin/python -m benchmarks.archaeology --releases liger-kernel --targets targets/liger --out .archaeology/liger --write docs/archaeology.md $(ARGS)
+	@$(VENV)/bin/python -m benchmarks.archaeology --releases liger-kernel --targets targets/liger --stand-in peft --stand-in transformers --out .archaeology/liger --write docs/archaeology.md $(ARGS)
 	@$(VENV)/bin/python -m benchmarks.archaeology --releases flash-linear-attention --releases fla-core --targets targets/fla --stand-in transformers --stand-in fla.models --stand-in fla.layers --out .archaeology/fla --write docs/archaeology.md $(ARGS)
 
 # Triton's own tests of its language, from SOURCE=DIR or a clone at COMMIT: make triton-tests ARGS="--sample 1500 --seed 1"

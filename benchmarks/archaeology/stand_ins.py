@@ -37,6 +37,9 @@ class Anything(metaclass=Names):
     def __init_subclass__(cls, **_: object) -> None:
         pass
 
+    def __bool__(self) -> bool:
+        return False  # Nothing is available that a package is asked for.
+
     def __call__(self, decorated: Any) -> Any:
         if not callable(decorated):
             raise TypeError("a stand-in computes nothing")

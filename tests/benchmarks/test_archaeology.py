@@ -202,6 +202,7 @@ def test_a_package_with_a_stand_in_has_every_name_and_computes_nothing() -> None
 
     assert module.AutoModel.register("x", Model) is not None
     assert module.documented("text")(Model) is Model
+    assert not module.is_some_device_available()
     with pytest.raises(TypeError, match="computes nothing"):
         module.ACTIVATIONS["silu"]()(3.0)
 
