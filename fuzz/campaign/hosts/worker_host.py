@@ -97,10 +97,14 @@ class SliceWatcher(Watcher):
             self.unsettled.append(ReplicaGroup(case, ((),), index))
 
     def on_end(self, running: Sequence[ReplicaGroup]) -> None:
-        """A suspect that still runs stays one; a plan runs again, unless it took the whole slice."""
+        """A suspect that still runs stays one; a plan runs again, or is left in question where it took the whole slice.
+
+        The next slice is longer. Calls that hang or fill the memory may take longer than a short one.
+        """
         suspects = [group for group in running if group.plan.key in self.suspects]
         self.unsettled += suspects
         if running and not suspects and not self.seeds and not self.plans:
+            self.unsettled += [ReplicaGroup(group.plan, ((),), group.first) for group in running]
             self.plans += 1
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:

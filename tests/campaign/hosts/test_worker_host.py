@@ -38,10 +38,13 @@ def test_a_suspect_that_still_runs_stays_one_and_a_plan_is_proposed_again(case: 
     assert (watching.unsettled, watching.plans) == ([], 3)
 
 
-def test_a_plan_that_takes_a_whole_slice_is_not_proposed_for_ever(case: Case, tmp_path: Path) -> None:
+def test_a_plan_that_takes_a_whole_slice_is_left_to_a_longer_one_and_not_proposed_again(
+    case: Case, tmp_path: Path
+) -> None:
     watching = watcher(tmp_path)
-    watching.on_end([ReplicaGroup(case, ((),), 0)])
+    watching.on_end([ReplicaGroup(case, ((),) * 4, 7)])
     assert watching.plans == 1
+    assert watching.unsettled == [ReplicaGroup(case, ((),), 7)]
 
 
 def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path) -> None:
