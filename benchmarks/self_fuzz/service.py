@@ -30,7 +30,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
 from benchmarks.self_fuzz import SEEDS
-from benchmarks.self_fuzz.crashes import Crashes
+from benchmarks.self_fuzz.crashes import MAX_SECONDS, Crashes
 from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.errors import StoreError
 from fuzz.web.app import make_app
@@ -186,7 +186,7 @@ def send_requests(app: FastAPI, examples: int, seed: int, unsent: Sequence[str] 
         sent += 1
         body = case.body if isinstance(case.body, dict) else {}
         if body.get("config") not in unsent:
-            case.call_and_validate(checks=checks, headers={"Host": HOST})
+            case.call_and_validate(checks=checks, headers={"Host": HOST}, timeout=MAX_SECONDS)
 
     limits = settings(
         max_examples=examples, deadline=None, database=None, phases=(Phase.generate,),

@@ -6,9 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from schemathesis import Case
 
 from benchmarks.self_fuzz import SEEDS, mutation
-from benchmarks.self_fuzz.crashes import Crashes, limit_time
+from benchmarks.self_fuzz.crashes import MAX_SECONDS, Crashes, limit_time
 from benchmarks.self_fuzz.service import check_service, hostile_service, send_requests
 from benchmarks.self_fuzz.surfaces import SURFACES
 
@@ -28,6 +29,15 @@ def test_a_seed_shows_no_defect(surface: str, path: Path) -> None:
 def test_a_service_over_hostile_records_answers_as_its_schema_says() -> None:
     with hostile_service(["<script>", "\x1b\ud800", "", "../x"], Random(1)) as app:
         assert send_requests(app, examples=2, seed=1) > 40
+
+
+def test_an_answer_of_the_service_has_as_long_as_any_other_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the 10 s of schemathesis, which a busy machine may need for nothing."""
+    asked = []
+    monkeypatch.setattr(Case, "call_and_validate", lambda self, **how: asked.append(how["timeout"]))
+    with hostile_service([""], Random(1)) as app:
+        send_requests(app, examples=1, seed=1)
+    assert set(asked) == {MAX_SECONDS}
 
 
 @pytest.mark.parametrize("surface", SURFACES)
