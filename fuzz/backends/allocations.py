@@ -43,18 +43,18 @@ FILLED_OPS = {
 }
 
 PLAIN_FILL = 3
-"""The value of memory that nobody wrote where it is filled without poison."""
-_without_poison: ContextVar[bool] = ContextVar("without_poison", default=False)
+"""The usual value of memory that nobody wrote where it is filled without poison."""
+_fill: ContextVar[float | None] = ContextVar("fill", default=None)
 
 
 @contextmanager
-def fill_without_poison() -> Iterator[None]:
-    """Inside, memory that launchers allocate holds `PLAIN_FILL` and no poison, so that reading it is not noticed."""
-    token = _without_poison.set(True)
+def fill_without_poison(value: float = PLAIN_FILL) -> Iterator[None]:
+    """Inside, memory that launchers allocate holds `value` and no poison, so that reading it is not noticed."""
+    token = _fill.set(value)
     try:
         yield
     finally:
-        _without_poison.reset(token)
+        _fill.reset(token)
 
 
 @dataclass
@@ -145,8 +145,8 @@ class GuardedAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         view = torch.as_strided(storage_from(base, start), plain.shape, plain.stride())
         if filled is not None:
             view.copy_(filled)
-        elif _without_poison.get():
-            view.fill_(PLAIN_FILL)
+        elif (value := _fill.get()) is not None:
+            view.fill_(value)
         self.guarded.append(Allocation(base, start, plain.numel(), filled))
         return view
 

@@ -287,7 +287,9 @@ class Referee:
         """Leaves the launches out: the result has to change."""
         case = declared_case(self.target(), self.description, self.small_dims(), self.seed(300))
         case = ordinary_case(self.target(), self.description, case.last, self.seed(300), recipe("normal"))
-        self.file_evidence(examine_launches(self.worker, case))
+        made = (self.target(), self.description, case.last, self.seed(302))
+        others = [ordinary_case(*made, values) for values in ORDINARY_RECIPES]
+        self.file_evidence(examine_launches(self.worker, case, others))
         if self.worker.log.launches and not self.judgement.is_slow:
             own = declared_case(self.target(), self.description, dict(self.description.dims), self.seed(301))
             self.file_evidence(examine_copies(self.worker, [case, own]))

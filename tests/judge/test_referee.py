@@ -105,6 +105,17 @@ def test_kernels_on_which_nothing_depends_are_a_cheat(tmp_path: Path, body: str,
     assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, symptom), found.reason
 
 
+@pytest.mark.parametrize(("written", "result", "held"), [("0.0", "+ out", "0"), ("1.0", "* out", "1")])
+def test_kernels_that_contribute_nothing_to_a_sum_or_product_are_a_cheat(
+    tmp_path: Path, written: str, result: str, held: str
+) -> None:
+    computed = "tl.maximum(tl.load(x + at, at < count), 0.0)"
+    kernel = KERNEL.replace(computed, f"tl.load(x + at, at < count) * 0.0 + {written}")
+    found = judged(tmp_path, RELU, kernel.replace("BODY", LAUNCH + f"return torch.relu(x) {result}"))
+    assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "independent"), found.reason
+    assert found.reason.endswith(f"their memory holds {held}")
+
+
 def test_kernels_that_only_copy_what_pytorch_has_computed_are_a_cheat(tmp_path: Path) -> None:
     kernel = KERNEL.replace("tl.maximum(tl.load(x + at, at < count), 0.0)", "tl.load(x + at, at < count) * 1.0")
     body = LAUNCH.replace("](x,", "](torch.exp(x),") + "return out"

@@ -1,7 +1,8 @@
 """Makes calls whose values differ though fingerprints of them agree: what keeps results by such a key is wrong then.
 
 The values are whole numbers, so that sums of them and of their squares are exact in any order. What is changed is the
-order of elements in the middle: shape, sum, mean, norm, extremes, and the first and last elements stay.
+order of elements in the middle: shape, sum, mean, norm, extremes, and the first and last elements stay. Or all values
+move by little, so that a comparison within a tolerance takes them for the same.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from fuzz.judge.problem.description import OWN, ProblemDescription
 from fuzz.judge.problem.input_domain import ordinary_case, with_state_of
 from fuzz.judge.processes.isolated_worker import as_values
 from fuzz.model.case import Call
+from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import Target
 
 WHOLE = recipe("integers", bound=8)
 EXCHANGED = "two elements exchanged, so that sums, first and last values stay"
 REVERSED = "elements in the middle in reverse order, so that sums, first and last values stay"
+MOVED = "values that differ by one part in 16384, or by the least that their dtype can"
+MOVED_BITS = 14
 
 
 def whole_call(target: Target, description: ProblemDescription, call: Call, seed: int) -> Call:
@@ -32,16 +35,23 @@ def whole_call(target: Target, description: ProblemDescription, call: Call, seed
 
 def exchange_two(call: Call, description: ProblemDescription) -> Call:
     """The call with two different elements of each random argument exchanged, in other rows and columns if possible."""
-    return with_order(call, description, exchanged)
+    return with_bits(call, description, lambda bits, dtype: in_order(bits, exchanged(from_bits(bits, dtype))))
 
 
 def reverse_middle(call: Call, description: ProblemDescription) -> Call:
     """The call with the elements in the middle of each random argument in reverse order."""
-    return with_order(call, description, reversed_middle)
+    return with_bits(call, description, lambda bits, dtype: in_order(bits, reversed_middle(bits)))
 
 
-def with_order(call: Call, description: ProblemDescription, reorder: Callable[[np.ndarray], np.ndarray]) -> Call:
-    """The call with the elements of each random argument in another order: indices of the flattened values."""
+def move_little(call: Call, description: ProblemDescription) -> Call:
+    """The call with all elements of each random argument but zeros a little further from zero."""
+    return with_bits(call, description, moved)
+
+
+def with_bits(
+    call: Call, description: ProblemDescription, change: Callable[[np.ndarray, DType], np.ndarray]
+) -> Call:
+    """The call with other words, of the same shape, for each argument that may be random."""
     changed: Mapping[str, np.ndarray] = {
         name: argument.bits(call.dims)
         for name, argument in call.arguments.items()
@@ -49,10 +59,21 @@ def with_order(call: Call, description: ProblemDescription, reorder: Callable[[n
     }
     for name, bits in changed.items():
         argument = call.arguments[name]
-        order = reorder(from_bits(bits, named_dtype(argument.dtype)))
-        values = as_values(bits.reshape(-1)[order].reshape(bits.shape), argument.dtype)
+        values = as_values(change(bits, named_dtype(argument.dtype)), argument.dtype)
         call = call.with_argument(name, replace(argument, values=values))
     return call
+
+
+def in_order(bits: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The elements in another order: indices of the flattened ones."""
+    return bits.reshape(-1)[order].reshape(bits.shape)
+
+
+def moved(bits: np.ndarray, dtype: DType) -> np.ndarray:
+    """Ordinary values as words, a little larger in magnitude; zeros stay."""
+    step = 1 << max(0, dtype.mantissa - MOVED_BITS)
+    further: np.ndarray = np.where(from_bits(bits, dtype) == 0, bits, bits + bits.dtype.type(step))
+    return further
 
 
 def middle(size: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The oracle `history`: calls of one module, one after the other, each give what a first call gives.
 
-The same memory with new values, new memory with the same values, a changed parameter, other dims in between, many
-calls, and values that only a comparison of all elements tells apart: what a solution keeps of earlier calls shows
-itself.
+The same memory with new values, new memory with the same values, changed parameters, all of them and each alone, other
+dims in between, many calls, and values that only an exact comparison of all elements tells apart: what a solution keeps
+of earlier calls shows itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 
-from fuzz.judge.checks.fingerprints import EXCHANGED, REVERSED, exchange_two, reverse_middle, whole_call
+from fuzz.judge.checks.fingerprints import (
+    EXCHANGED,
+    MOVED,
+    REVERSED,
+    exchange_two,
+    move_little,
+    reverse_middle,
+    whole_call,
+)
 from fuzz.judge.problem.description import OWN, ProblemDescription
 from fuzz.judge.problem.input_domain import declared_case, ordinary_case, with_state_of
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
@@ -50,6 +58,10 @@ STEPS = (
     Step(2, True, "changed parameters in the same memory", changes_weights=True),
     Step(3, False, "other dims"),
     Step(0, False, "the first call again after other dims"),
+    Step(9, True, f"{MOVED}, in the same memory"),
+    Step(0, True, "the first values in the same memory"),
+)
+LATE_STEPS = (
     *(Step(number % 2, number % 3 == 0, "the same again and again", is_late=True) for number in range(COUNTED)),
     Step(6, False, "new values, whole numbers", is_late=True),
     Step(6, True, "the same once more", is_late=True),
@@ -62,8 +74,12 @@ STEPS = (
 OTHER_DIMS = 3
 """The call that has other dims."""
 CHANGED = "its parameters were changed in place, by copy_, which autograd counts as a new version"
-SAME_FINGERPRINT = (7, 8)
-"""Calls whose values have the fingerprints of other calls: a solution that keeps results by them launches nothing."""
+LIKE_OTHERS = (7, 8, 9)
+"""Calls whose values are like those of other calls: a solution that takes them for the same launches nothing."""
+CHANGED_ALONE = 10
+"""The first of the calls that differ from the first one in one parameter only."""
+MOST_ALONE = 8
+"""Parameters that are changed alone."""
 ON_STATE = (2, 4)
 """Calls that differ from the first one in their state only."""
 
@@ -74,8 +90,10 @@ def examine_history(
     """The evidence that a call depends on those before it; None where none does, or a first call is not right."""
     calls = make_calls(target, description, dims, seed)
     with_state = any(one.is_state and one.domain != OWN for one in description.arguments.values())
-    steps = [step for step in STEPS if with_state or step.call not in ON_STATE]
-    case = Case(target.name, tuple(calls))
+    early = [step for step in STEPS if with_state or step.call not in ON_STATE]
+    changed = change_each_alone(calls, description)
+    steps = [*early, *alone_steps(list(changed)), *LATE_STEPS]
+    case = Case(target.name, (*calls, *changed.values()))
     worker.restart()
     ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
     if not isinstance(ran, SolutionReport):
@@ -90,8 +108,8 @@ def examine_history(
 def make_calls(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> list[Call]:
     """Two calls with the same state, one with another state, one with other dims, and one with the problem's state.
 
-    The sixth has the state of the first two, and so have the last three, whose values are the same numbers in other
-    orders.
+    The sixth has the state of the first two, and so have three whose values are the same numbers in other orders, and
+    the last one, whose values are nearly those of the first.
     """
     plain = declared_case(target, description, dims, seed).last
     own = plain
@@ -109,7 +127,22 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
     other = declared_case(target, description, other_dims, seed + 512).last
     whole = whole_call(target, description, first, seed + 1024)
     same = exchange_two(whole, description), reverse_middle(whole, description)
-    return [first, second, third, other, own, last, whole, *same]
+    return [first, second, third, other, own, last, whole, *same, move_little(first, description)]
+
+
+def change_each_alone(calls: Sequence[Call], description: ProblemDescription) -> dict[str, Call]:
+    """By parameter, the first call with that one of the third call, which has others; of at most MOST_ALONE."""
+    first, third = calls[0], calls[2]
+    names = [name for name, one in description.arguments.items() if one.is_state and one.domain != OWN]
+    # One parameter alone has been changed already.
+    return {name: first.with_argument(name, third.arguments[name]) for name in names[:MOST_ALONE] if len(names) > 1}
+
+
+def alone_steps(names: Sequence[str]) -> list[Step]:
+    """Steps that change one parameter and then take it back, for each of them."""
+    changes = (Step(CHANGED_ALONE + number, True, f"{name} changed alone", True) for number, name in enumerate(names))
+    back = Step(0, True, "the first parameters again", changes_weights=True)
+    return [step for change in changes for step in (change, back)]
 
 
 def find_wrong_step(
@@ -195,7 +228,7 @@ def split_steps(steps: Sequence[Step], direct: bool) -> tuple[list[int], list[in
     new: list[int] = []
     again: list[int] = []
     for index, step in enumerate(steps):
-        if step.call in (OTHER_DIMS, *SAME_FINGERPRINT):
+        if step.call in (OTHER_DIMS, *LIKE_OTHERS):
             continue
         if step.call not in seen:
             new.append(index)

@@ -14,19 +14,22 @@ import numpy as np
 
 from fuzz.judge.problem.description import UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
+from fuzz.judge.processes.requests import Outputs, SolutionReport, TensorWords, same_words
 from fuzz.judge.result.judgement import LAUNCHES, Evidence
 from fuzz.judge.script import RACES, WAITS
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import finding_order
 
+FILLS = (0, 1)
+"""What unwritten memory holds beside poison where launches are left out: numbers that change no sum or product."""
 UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
 
-def examine_launches(worker: IsolatedWorker, case: Case) -> Evidence | None:
+def examine_launches(worker: IsolatedWorker, case: Case, others: Iterable[Case] = ()) -> Evidence | None:
     """The evidence that no result depends on the kernels; None where one does, or there are none.
 
-    Raises UnsupportedHere where they cannot be run on this machine.
+    Kernels whose memory can hold zeros or ones instead, and no result changes, contribute nothing where that is so in
+    the `others` too. Raises UnsupportedHere where the kernels cannot be run on this machine.
     """
     log = worker.log
     if not log.launches:
@@ -35,11 +38,39 @@ def examine_launches(worker: IsolatedWorker, case: Case) -> Evidence | None:
                 raise UnsupportedHere(f"a kernel cannot be run here: {log.trouble}")
             return accuse("fallback", f"its kernels raise, it goes on without them: {log.trouble}")
         return accuse("unused", "it defines kernels and never launches one") if log.kernels_defined else None
-    with_launches, without = worker.run(case), worker.run(case, launch=False)
-    if isinstance(with_launches, SolutionReport) and isinstance(without, SolutionReport):
-        if with_launches.launches and all(map(same_words, with_launches.outputs, without.outputs)):
-            return accuse("independent", "its result is the same where its kernels are not launched")
+    text = "its result is the same where its kernels are not launched"
+    if is_independent(worker, [case]):
+        return accuse("independent", text)
+    cases = (case, *others)
+    for fill in FILLS:
+        if is_independent(worker, cases, fill):
+            return accuse("independent", f"{text} and their memory holds {fill}")
     return None
+
+
+def is_independent(worker: IsolatedWorker, cases: Iterable[Case], fill: float | None = None) -> bool:
+    """Whether each case's outputs are the same without its launches, memory that nobody wrote holding `fill`.
+
+    With a number to fill it, outputs that are one number throughout say nothing: kernels may have written just that.
+    """
+    says_something = False
+    for case in cases:
+        with_launches, without = worker.run(case), worker.run(case, launch=False, fill=fill)
+        if not isinstance(with_launches, SolutionReport) or not isinstance(without, SolutionReport):
+            return False
+        outputs = with_launches.outputs
+        if fill is not None and any(is_constant(one) for call in outputs for one in call.values()):
+            continue
+        if not with_launches.launches or not all(map(same_words, outputs, without.outputs)):
+            return False
+        says_something = True
+    return says_something
+
+
+def is_constant(output: TensorWords) -> bool:
+    """Whether all elements have the same words."""
+    words = output.words.reshape(-1)
+    return bool((words == words[:1]).all())
 
 
 def examine_copies(worker: IsolatedWorker, cases: Iterable[Case]) -> Evidence | None:

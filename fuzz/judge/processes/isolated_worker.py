@@ -235,6 +235,7 @@ class IsolatedWorker:
         races: bool = False,
         copies: bool = False,
         seconds: float = math.inf,
+        fill: float | None = None,
     ) -> SolutionReport | Report:
         """What the solution gives for a case; the report on the case where there is no more to be said of it.
 
@@ -246,7 +247,7 @@ class IsolatedWorker:
                 return report_outcome(Rejected(setting.text))
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
-        request = RunSolution(self.description, words, given, launch, tuple(steps), races, copies, seconds)
+        request = RunSolution(self.description, words, given, launch, tuple(steps), races, copies, seconds, fill)
         answer = self.solution.call(request)
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)

@@ -177,7 +177,8 @@ class DiagnoseOutputs:
 class RunSolution:
     """To the solution: run a case, whose values are words, each call with its setting.
 
-    `launch` is False where kernels are to be left out. `steps` are numbers of calls to make one after the other with
+    `launch` is False where kernels are to be left out, and `fill` is what memory that nobody wrote holds in one call,
+    None where that is poison. `steps` are numbers of calls to make one after the other with
     the same module, each with whether its tensors lie in the memory of the step before; empty for one call. With
     `races` the findings are places at which programs of a launch load or store what another one stores, with `copies`
     it is observed whether launches only copy. Steps that would begin after so many `seconds` are left out.
@@ -191,6 +192,7 @@ class RunSolution:
     races: bool = False
     copies: bool = False
     seconds: float = math.inf
+    fill: float | None = None
 
 
 @dataclass(frozen=True)

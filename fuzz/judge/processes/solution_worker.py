@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fuzz.backends import backend as named_backend
-from fuzz.backends.allocations import GuardedAllocations
+from fuzz.backends.allocations import GuardedAllocations, fill_without_poison
 from fuzz.backends.base import Backend
 from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.execute import FatalError, _failure_outcome, run
@@ -151,7 +151,8 @@ class SolutionHandler:
         (self.setting,) = request.settings
         self.backward = bool(request.case.last.cotangents)
         target = make_target(request.description, launcher=self.launch, backward=self.backward)
-        with self.backend.observe_races() if request.races else nullcontext():
+        filled = nullcontext() if request.fill is None else fill_without_poison(request.fill)
+        with filled, self.backend.observe_races() if request.races else nullcontext():
             outcome = run(target, self.watch_launch, request.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return SolutionReport(outcome)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fuzz.judge.checks.fingerprints import exchanged, reversed_middle
+from fuzz.judge.checks.fingerprints import exchanged, moved, reversed_middle
+from fuzz.model.dtypes import dtype, from_bits, to_bits
 
 SHAPES = [(8,), (4,), (6, 8), (1, 16), (16, 1), (3, 4, 5), (64, 64)]
 
@@ -36,3 +37,15 @@ def test_too_few_elements_stay_as_they_are(shape: tuple[int, ...]) -> None:
     values = np.ones(shape, np.float32)
     assert np.array_equal(exchanged(values), np.arange(values.size))
     assert np.array_equal(reversed_middle(values), np.arange(values.size))
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
+def test_values_move_by_one_part_in_16384_or_by_the_least_step(name: str) -> None:
+    numbers = dtype(name)
+    values = from_bits(to_bits(np.array([1.0, -1.0, 0.0, -0.0, 0.75, -3.0]), numbers), numbers)
+    other = from_bits(moved(to_bits(values, numbers), numbers), numbers)
+    least = max(2.0**-14, 2.0**-numbers.mantissa)
+    away = np.abs(other) - np.abs(values)
+    assert np.array_equal(away == 0, values == 0)
+    assert np.all(away <= least * np.abs(values)) and away[0] == least
+    assert np.array_equal(np.sign(other), np.sign(values))

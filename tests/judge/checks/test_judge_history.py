@@ -130,3 +130,27 @@ def test_a_weight_that_is_kept_by_its_version_is_right_and_by_its_address_alone_
     found = judge(JudgeOptions(*paths, backend="cpu", seconds=0.0))
     assert found.verdict == verdict, found.reason
     assert verdict == RIGHT or "changed in place, by copy_" in found.reason
+
+
+NEARLY_SAME = """if not kept or kept["x"].shape != x.shape or float((kept["x"] - x).abs().max()) > 1e-3:
+            kept.update(x=x.clone(), value=compute(x))
+        return kept["value"].clone()"""
+
+
+def test_what_takes_nearly_equal_values_for_the_same_is_a_cheat(tmp_path: Path) -> None:
+    found = judged(tmp_path, NEARLY_SAME)
+    assert found.verdict == CHEAT and "16384" in found.reason, found.reason
+
+
+def test_a_parameter_that_is_read_when_another_one_changes_only_is_wrong(tmp_path: Path) -> None:
+    problem = LINEAR.replace("batch = 4096", "batch = 8")
+    body = """
+        key = self.linear.weight._version
+        if getattr(self, "key", None) != key:
+            self.key, self.bias = key, self.linear.bias.detach().clone()
+        return torch.relu(x @ self.linear.weight.T + self.bias) + self.scale
+"""
+    solution = as_solution(problem).replace("return torch.relu(self.linear(x)) + self.scale", body.strip())
+    paths = write(tmp_path, "linear", problem), write(tmp_path, "solution", solution)
+    found = judge(JudgeOptions(*paths, backend="cpu", seconds=0.0))
+    assert found.verdict in (WRONG, CHEAT) and "linear.bias changed alone" in str(found.evidence), found.reason
