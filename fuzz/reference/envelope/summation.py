@@ -73,7 +73,9 @@ def measure_sum(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
 def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
     """(kinds, *shape) of the prefixes of terms along dim, added up in sequence."""
     found = _measure(terms.movedim(dim, 0), lambda columns: iter([_lost_in_sequence(columns)]), measure, True)
-    return torch.cat([torch.zeros_like(found[:, :1]), found], 1).movedim(1, dim + 1)
+    # The first prefix is one term, and the only one of a scan of one.
+    first = found.new_zeros(len(found), 1, *found.shape[2:])
+    return torch.cat([first, found], 1).movedim(1, dim + 1)
 
 
 def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fuzz.reference.envelope.summation import losses, measure_product, measure_sum, strays
+from fuzz.reference.envelope.summation import losses, measure_product, measure_scan, measure_sum, strays
 
 
 @pytest.mark.parametrize("measure", [strays, losses])
@@ -26,3 +26,16 @@ def test_short_rows_of_a_product_are_measured_together():
 
     measure_product(torch.ones(5000, 4), torch.ones(4, 2), counted)
     assert calls == [(3, 10000)]
+
+
+@pytest.mark.parametrize("measure", [strays, losses])
+@pytest.mark.parametrize("shape", [(1,), (1, 1, 1), (4, 1), (4, 2), (3, 1, 200), (2, 7, 150)])
+def test_prefixes_stray_as_their_sums_do_and_the_first_one_does_not(measure, shape):
+    terms = torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for dim in range(len(shape)):
+        found = measure_scan(terms, dim, measure)
+        assert found.shape[1:] == terms.shape
+        assert not found.select(dim + 1, 0).any()
+    if shape[-1] > 1:
+        sums = measure_scan(terms.expand(2, *shape)[..., :2], len(shape), measure)[..., 1]
+        assert torch.equal(sums, measure_sum(terms.expand(2, *shape)[..., :2], [len(shape)], measure).squeeze(-1))
