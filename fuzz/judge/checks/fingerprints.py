@@ -66,7 +66,7 @@ def with_bits(
 
 def in_order(bits: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The elements in another order: indices of the flattened ones."""
-    return bits.reshape(-1)[order].reshape(bits.shape)
+    return np.take(bits, order).reshape(bits.shape)
 
 
 def moved(bits: np.ndarray, dtype: DType) -> np.ndarray:
