@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -350,5 +351,7 @@ def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -
     try:
         close_files_but(*passed)
         exec(arguments[-1], {})
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(1)

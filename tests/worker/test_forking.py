@@ -57,3 +57,21 @@ def test_a_forked_server_shares_imports_and_ends_with_its_program(tmp_path: Path
     ended = subprocess.run(program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert has_ended(int(ended.stdout))
+
+
+FAILING = """
+import os
+from multiprocessing import forkserver
+from fuzz.worker.process import fork_server
+
+def fail(*arguments, **more):
+    raise RuntimeError("the server cannot start")
+
+forkserver.main = fail
+fork_server("json")
+assert os.waitpid(forkserver._forkserver._forkserver_pid, 0)[1]
+"""
+
+
+def test_a_forked_server_that_fails_says_why() -> None:
+    assert "RuntimeError: the server cannot start" in run_program(FAILING).stderr
