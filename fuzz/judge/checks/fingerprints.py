@@ -24,8 +24,9 @@ from fuzz.target.spec import Target
 WHOLE = recipe("integers", bound=8)
 EXCHANGED = "two elements exchanged, so that sums, first and last values stay"
 REVERSED = "elements in the middle in reverse order, so that sums, first and last values stay"
-MOVED = "values that differ by one part in 16384, or by the least that their dtype can"
 MOVED_BITS = 14
+"""The bits of a value that stay where it moves by little; all but the last one where its dtype has fewer."""
+MOVED = f"values that differ by one part in {1 << MOVED_BITS}, or by the least that their dtype can"
 
 
 def whole_call(target: Target, description: ProblemDescription, call: Call, seed: int) -> Call:
