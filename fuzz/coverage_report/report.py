@@ -97,21 +97,22 @@ def _typed(value: Any, name: str, kind: type) -> Any:
 def format_line(report: CoverageReport) -> str:
     """The report in one line, for a list of targets."""
     lines, branches, blockers = report.lines, report.branches, report.blockers
-    explained = sum(bool(blocker.reason) for blocker in blockers)
+    explained, accounted = sum(bool(blocker.reason) for blocker in blockers), report.percent_accounted
     return (
-        f"{report.target:32} lines {lines.percent:5.1f} % of {lines.all}, branches {branches.percent:5.1f} % of "
-        f"{branches.all}, never tried: {len(blockers)} ({explained} with a reason), {report.cases} cases"
+        f"{report.target:32} lines {lines.percent:5.1f} % ({accounted:.1f} % with reasons) of {lines.all}, "
+        f"branches {branches.percent:5.1f} % of {branches.all}, "
+        f"never tried: {len(blockers)} ({explained} with a reason), {report.cases} cases"
     )
 
 
 def format_report(report: CoverageReport, most: int = 40) -> str:
     """The report as text, with at most so many blockers."""
-    lines, branches = report.lines, report.branches
+    lines, branches, accounted = report.lines, report.branches, report.percent_accounted
     died = f", {report.crashed} ended the worker" if report.crashed else ""
     unreached = f"; {report.unreached} of the others in lines that never ran" if report.unreached else ""
     text = [
         f"{report.target}: {report.cases} cases ({report.rejected} refused{died})",
-        f"lines {lines.run} of {lines.all} ({lines.percent:.1f} %), "
+        f"lines {lines.run} of {lines.all} ({lines.percent:.1f} %; {accounted:.1f} % with reasons), "
         f"branches {branches.run} of {branches.all} ({branches.percent:.1f} %{unreached}), "
         f"masks partly on {report.masks.run} of {report.masks.all}, never tried: {len(report.blockers)}",
     ]
