@@ -22,7 +22,21 @@ torch.backends.cudnn.allow_tf32 = False
 DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"
 UNREACHED = {
-    **dict.fromkeys(("*xpu*", "*npu*", "*_arch*", "*large_grf_mode*", "*device_context*", "*infer_device*"), DEVICE),
+    **dict.fromkeys(
+        (
+            "*xpu*",
+            "*npu_*",
+            "*'npu'*",
+            "*is_hip*",
+            "*.device.type*",
+            "*_can_use_mm_out*",
+            "*_arch*",
+            "*large_grf_mode*",
+            "*device_context*",
+            "*infer_device*",
+        ),
+        DEVICE,
+    ),
     **dict.fromkeys(("* found:*", "* applied:*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     "*DTensor*": "tensors spread over devices are not drawn",
