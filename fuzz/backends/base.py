@@ -141,6 +141,8 @@ class Backend:
     """Whether a kernel can take the machine down, so that a campaign writes each group to disk before it runs."""
     compiles_without_device = False
     """Whether `compile_only` gives a backend."""
+    forks_loaded_processes = False
+    """Whether a process may be forked once it has loaded a target: nothing that loading does initialises the device."""
     permutes_sums = False
     """Whether `LaunchOptions.reduction_order` changes the order in which kernels combine the elements of sums."""
     checks_accesses = False

@@ -20,6 +20,7 @@ from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
+from fuzz.run.setup import serve_target
 from fuzz.run.triage_order import TriageOrder
 from fuzz.run.triage_queue import Suspect, TriageQueue, take_first
 from fuzz.run.watcher import Watcher
@@ -111,15 +112,17 @@ class Fuzzer:
         deadline = self.deadline or Deadline.after(self.options.time_limit, self.process_start)
         self.watcher.on_start(self.options, self.target, self.backend)
         limits = self.options.worker_memory, self.target.timeout
-        worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline)
+        server = serve_target(self.worker_config, limits[0], deadline)
+        worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
         rejects = DerivedRejects(self.target, worker.clone())
-        pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers, deadline)
+        pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers, deadline, server)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
-            self.options.workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline
-        )
+            self.options.workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline,
+            server=server,
+        )  # fmt: skip
         scheduler = self.make_scheduler(deadline)
-        with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
+        with server, Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
@@ -152,6 +155,7 @@ class Fuzzer:
         short = pool.patience.seconds + triage.patience.seconds
         profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
+        profile["starting"] += server.seconds_loading
         return replace(result, profile=profile, invalid_inputs=rejects.results)
 
     @property

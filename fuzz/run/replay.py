@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
 from fuzz.run.options import RunOptions
-from fuzz.run.setup import choose_backend, fork_worker_server
+from fuzz.run.setup import choose_backend, fork_worker_server, serve_target
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.text import shell_quote
@@ -130,8 +131,11 @@ def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:
         return any(one is not None and (stateful or one.shares_output(finding)) for one in shown)
 
 
-def open_triage(entry: Entry, name: str, target: Target, backend: str) -> Triage:
+@contextmanager
+def open_triage(entry: Entry, name: str, target: Target, backend: str) -> Iterator[Triage]:
     """Triage of an entry's target, with its planted bug."""
-    config = WorkerConfig(name, entry.planted or None, backend)
-    worker = Worker(HANDLER, config, RunOptions(name).worker_memory, target.timeout)
-    return Triage(target, worker, SAMPLED_ORACLES)
+    config, memory = WorkerConfig(name, entry.planted or None, backend), RunOptions(name).worker_memory
+    with serve_target(config, memory) as server:
+        worker = Worker(HANDLER, config, memory, target.timeout, server=server)
+        with Triage(target, worker, SAMPLED_ORACLES) as triage:
+            yield triage

@@ -7,13 +7,16 @@ import tempfile
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.backends import BACKENDS, check_name
 from fuzz.backends import backend as named_backend
-from fuzz.backends import check_name
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate
 from fuzz.target.spec import Target
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import fork_server, preload
+from fuzz.worker.protocol import LOADER, WorkerConfig
+from fuzz.worker.target_server import TargetServer
 
 SERVER_MODULE = "fuzz.worker_server"
 """What the server of workers imports."""
@@ -41,6 +44,14 @@ def fork_worker_server() -> None:
         start_worker_server()
     else:
         fork_server(SERVER_MODULE)
+
+
+def serve_target(config: WorkerConfig, memory: int, deadline: Deadline | None = None) -> TargetServer:
+    """The server of the workers of one config, which loads the target once for them where the backend allows it."""
+    server = TargetServer(LOADER, config, memory, deadline or Deadline())
+    if not BACKENDS[config.backend].forks_loaded_processes:
+        server.give_up(f"the backend {config.backend} cannot be used after a fork")
+    return server
 
 
 def load_checked_target(target: str, planted: str | None, backend: str) -> Target:

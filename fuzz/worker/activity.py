@@ -12,16 +12,16 @@ from fuzz.worker.profile import ACTIVITIES
 
 STARTING = -1
 """The number of the request that a process is at before it has made its handler."""
-NUMBER, SINCE, PID, STATUS, FAULT = range(5)
+NUMBER, SINCE, PID, STATUS, FAULT, FORKS = range(6)
 """The cells of an activity; those of the profile follow them."""
-PROFILE_START = 5
+PROFILE_START = 6
 OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED = 1, 2, 3
 """Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
 something else than requests; its code failed after a kernel had changed the limits of its resources."""
 
 
 def _make_cells() -> MutableSequence[float]:
-    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, *[0.0] * len(ACTIVITIES)])
+    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, 0, *[0.0] * len(ACTIVITIES)])
     return cells
 
 
@@ -90,3 +90,12 @@ class Activity:
     @fault.setter
     def fault(self, fault: int) -> None:
         self.cells[FAULT] = fault
+
+    @property
+    def forks(self) -> bool:
+        """Whether other workers are forked from the process, which its end must not end."""
+        return bool(self.cells[FORKS])
+
+    @forks.setter
+    def forks(self, forks: bool) -> None:
+        self.cells[FORKS] = forks

@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.patience import Patience
-from fuzz.worker.process import Worker, WorkerCrash, wait_for_response
+from fuzz.worker.process import ForkingServer, Worker, WorkerCrash, wait_for_response
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
 from fuzz.worker.watchdog import POLL_SECONDS
@@ -33,6 +33,7 @@ class Pool:
     timeout: float
     count: int
     deadline: Deadline = field(default_factory=Deadline)
+    server: ForkingServer | None = None
     workers: list[Worker] = field(default_factory=list)
     patience: Patience = field(default_factory=Patience)
     _sent: dict[int, list[int]] = field(default_factory=dict)
@@ -49,7 +50,8 @@ class Pool:
             worker.stop()
 
     def _worker(self) -> Worker:
-        return Worker(self.handler, self.config, self.memory, self.timeout, deadline=self.deadline)
+        limits = self.memory, self.timeout
+        return Worker(self.handler, self.config, *limits, deadline=self.deadline, server=self.server)
 
     def examine(self, groups: Iterator[ReplicaGroup]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
         """(group, its reports) for each group, in their order; new groups are drawn as workers get free.

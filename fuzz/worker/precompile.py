@@ -15,10 +15,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from fuzz.model.case import Case
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker, wait_for_response
+from fuzz.worker.process import ForkingServer, Worker, wait_for_response
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.watchdog import POLL_SECONDS
 
@@ -61,6 +62,7 @@ class Precompiler:
         *,
         only_compiles: bool,
         deadline: Deadline | None = None,
+        server: ForkingServer | None = None,
     ) -> Precompiler:
         """A precompiler for a run with so many workers. Its processes have these limits, in bytes and seconds."""
         spare = len(os.sched_getaffinity(0)) - workers
@@ -72,7 +74,8 @@ class Precompiler:
         )
         count = max(min(spare, 1), most, 0)
         limits = memory, timeout
-        processes = tuple(Worker(handler, config, *limits, deadline=deadline or Deadline()) for _ in range(count))
+        others: dict[str, Any] = {"deadline": deadline or Deadline(), "server": server}
+        processes = tuple(Worker(handler, config, *limits, **others) for _ in range(count))
         if only_compiles:
             return cls(processes, WAIT_SECONDS)
         # A worker begins with the first plan: a process would only compile the same at the same time.

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import forkserver, get_context, resource_tracker, util
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import NotRun, Outcome, describe
@@ -60,15 +60,25 @@ class WorkerCrash:
     outcome: Outcome
 
 
+class ForkingServer(Protocol):
+    """A server that workers are forked from in place of the one that is forked from the command."""
+
+    def connect(self) -> forkserver.ForkServer | None:
+        """Where it takes requests to fork; None where it does not."""
+
+    def give_up(self) -> None:
+        """Forks no worker any more."""
+
+
 @dataclass
 class Worker:
     """One process that answers requests in order. `handler` is ``module:function``, called once with `config`.
 
     The function returns the handler, request -> response. `memory` limits resident bytes; address space is unlimited.
     `timeout` limits the seconds of one request. With an `environment` the process is not forked from the server but
-    started anew with those variables, for what must be set before anything is imported. A start has a limit of its
-    own: a process that fails before it has made its handler raises, and is never the crash of a request. What is called
-    after the `deadline`, or goes on then, raises OutOfTime.
+    started anew with those variables, for what must be set before anything is imported. With a `server` it is forked
+    from that one, where it can be. A start has a limit of its own: a process that fails before it has made its handler
+    raises, and is never the crash of a request. What is called after the `deadline`, or goes on then, raises OutOfTime.
     """
 
     handler: str
@@ -77,8 +87,10 @@ class Worker:
     timeout: float
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)
+    server: ForkingServer | None = None
     pending: dict[int, Any] = field(default_factory=dict)
     _child: WorkerProcess | None = None
+    _from_server: bool = False
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _ended: dict[str, float] = field(default_factory=dict)
 
@@ -102,8 +114,16 @@ class Worker:
     def _launch_again(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
         """Launches the supervisor; again where the server of workers was killed, which takes a moment to be seen.
 
-        Where a kernel has deleted the folder of temporary files, and in it the server's socket, there is a new one.
+        Where a kernel has deleted the folder of temporary files, and in it the server's socket, there is a new one. A
+        `server` of this worker's own is asked once.
         """
+        own = self.server.connect() if self.server is not None and not self.environment else None
+        self._from_server = own is not None
+        if self.server is not None and own is not None:
+            try:
+                return self._launch(context, channel, activity, own)
+            except (EOFError, OSError):
+                self._give_up_server()
         for pause in (0.1, 0.5, 2.0):
             try:
                 return self._launch(context, channel, activity)
@@ -115,10 +135,18 @@ class Worker:
                 time.sleep(pause)
         return self._launch(context, channel, activity)
 
-    def _launch(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
+    def _give_up_server(self) -> None:
+        assert self.server is not None
+        self.server.give_up()
+        self._from_server = False
+
+    def _launch(
+        self, context: Any, channel: socket.socket, activity: Activity, own: forkserver.ForkServer | None = None
+    ) -> Any:
         arguments = channel, activity, self.handler, self.config
         process = context.Process(target=supervise, args=arguments, daemon=True)
-        with STARTS, without_main(), _environment({**SAFE_PATH, **self.environment}), _watch_server():
+        variables = {**SAFE_PATH, **self.environment}
+        with STARTS, without_main(), _environment(variables), _forking_from(own):
             process.start()
         return process
 
@@ -191,6 +219,10 @@ class Worker:
         # After the deadline its end is the run's doing.
         self.deadline.check()
         number, outcome = child.killed or (None, child.exit_outcome())
+        if not child.ready and self._from_server:
+            self._give_up_server()
+            self.restart()
+            return None
         if outcome is None or not child.ready:
             self.stop()
             _raise_own_fault(outcome)
@@ -204,7 +236,8 @@ class Worker:
 
     def clone(self) -> Worker:
         """A worker with the same configuration, without a process."""
-        return Worker(self.handler, self.config, self.memory, self.timeout, self.environment, self.deadline)
+        limits = self.memory, self.timeout
+        return Worker(self.handler, self.config, *limits, self.environment, self.deadline, self.server)
 
     def restart(self) -> None:
         """Replaces the process by a clean one and sends it the requests that are pending."""
@@ -269,12 +302,16 @@ def _raise_own_fault(outcome: Outcome | None) -> NoReturn:
 
 
 @contextmanager
-def _watch_server() -> Iterator[None]:
-    """Inside, the server that workers are forked from goes on where it was stopped, and is killed where it hangs."""
-    start = time.monotonic()
+def _forking_from(server: forkserver.ForkServer | None) -> Iterator[None]:
+    """Inside, workers are forked from that server, None for that of all; it goes on where it was stopped, and is
+    killed where it hangs."""
+    start, module = time.monotonic(), vars(forkserver)
+    connect = module["connect_to_new_process"]
+    if server is not None:
+        module["connect_to_new_process"] = server.connect_to_new_process
 
     def check() -> None:
-        pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+        pid = getattr(server or module["_forkserver"], "_forkserver_pid", None)
         if pid is not None:
             resume_if_stopped(pid)
             if time.monotonic() - start > SERVER_SECONDS:
@@ -286,6 +323,7 @@ def _watch_server() -> Iterator[None]:
         yield
     finally:
         WATCHDOG.remove(check)
+        module["connect_to_new_process"] = connect
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfM
 
 HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
+LOADER = "fuzz.oracles.examine:load_launcher"
+"""The function that loads what a config names."""
 SHARED_PART = 0.25
 """The part of a kernel's error from which eager PyTorch has the same inaccuracy."""
 FAULT_SYMPTOMS: dict[type, str] = {

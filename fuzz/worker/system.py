@@ -48,10 +48,11 @@ def resident(pid: int) -> int:
         return 0
 
 
-def children() -> list[int]:
-    """The children of this process that its main thread has or adopted."""
+def children(pid: int | None = None) -> list[int]:
+    """The children of a process, this one by default, that its main thread has or adopted."""
+    pid = pid or os.getpid()
     try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
     except OSError:
         return []
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import liger_kernel  # noqa: F401  Where the extra is missing, no target of this folder can be loaded.
@@ -18,6 +19,10 @@ from fuzz import target
 logging.getLogger("liger_kernel").setLevel(logging.ERROR)
 # By default cuDNN truncates the operands of float32 convolutions to tf32, which is not what is tested here.
 torch.backends.cudnn.allow_tf32 = False
+
+with suppress(Exception):
+    # What the first call would import, once for all workers, which are forked from a process that has loaded this file.
+    importlib.import_module("liger_kernel.ops")
 
 DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"

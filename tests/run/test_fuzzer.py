@@ -1,7 +1,8 @@
-"""A run ends by its deadline, and says what that cut off."""
+"""A run ends by its deadline, says what that cut off, and loads its target once for all workers."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from threading import Semaphore
@@ -21,6 +22,7 @@ from fuzz.target.loader import load
 from fuzz.worker.deadline import Deadline
 
 HANGS = """
+import os
 import time
 import torch
 from fuzz import size, target, tensor
@@ -158,3 +160,28 @@ def test_a_run_for_which_the_machine_has_no_room_says_so(tmp_path: Path, monkeyp
     fuzzer = Fuzzer(RunOptions(str(path), cases=5), load(str(path)), "cpu", tmp_path / "found", Watcher(), {})
     with pytest.raises(UsageError, match="not one of 5 cases could run, .*No space left on device"):
         fuzzer.run()
+
+
+COUNTED = """
+import os
+from pathlib import Path
+from fuzz import size, target, tensor
+
+with Path({log!r}).open("a") as log:
+    print(os.getpid(), file=log)
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+def counted(x):
+    return dict(y=x * 2 + (x > 1))
+"""
+
+
+def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_needed(tmp_path: Path) -> None:
+    path, log = tmp_path / "counted.py", tmp_path / "log"
+    path.write_text(COUNTED.format(log=str(log)))
+    options = RunOptions(str(path), engine="random", cases=40, max_findings=1, workers=2)
+    fuzzer = Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False)
+    assert fuzzer.run().bugs
+    this, *servers = map(int, log.read_text().split())
+    assert this == os.getpid() and len(servers) == 1

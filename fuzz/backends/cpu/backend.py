@@ -19,6 +19,7 @@ class CpuBackend(Backend):
     """Runs kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
     name = "cpu"
+    forks_loaded_processes = True
     permutes_sums = True
     checks_accesses = True
 

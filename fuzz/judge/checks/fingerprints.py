@@ -49,9 +49,7 @@ def move_little(call: Call, description: ProblemDescription) -> Call:
     return with_bits(call, description, moved)
 
 
-def with_bits(
-    call: Call, description: ProblemDescription, change: Callable[[np.ndarray, DType], np.ndarray]
-) -> Call:
+def with_bits(call: Call, description: ProblemDescription, change: Callable[[np.ndarray, DType], np.ndarray]) -> Call:
     """The call with other words, of the same shape, for each argument that may be random."""
     changed: Mapping[str, np.ndarray] = {
         name: argument.bits(call.dims)

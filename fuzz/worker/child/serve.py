@@ -50,6 +50,13 @@ def heartbeat() -> None:
         activity.touch()
 
 
+def fork_workers() -> None:
+    """Notes that other workers are forked from this worker's process from now on."""
+    activity = _serving[1]
+    assert activity is not None
+    activity.forks = True
+
+
 def serve(channel: socket.socket, activity: Activity, handler: str, config: Any, supervisor: int) -> NoReturn:
     """The program of a worker's process, which `supervisor` has forked and ends with."""
     status = 0

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from fuzz.worker.activity import Activity
 from fuzz.worker.child.serve import serve
+from fuzz.worker.child.target_server import restore_imports
 from fuzz.worker.system import adopt_orphans, children, signal_at_parents_end
 
 REAP_MILLISECONDS = 1000
@@ -31,6 +32,7 @@ def supervise(channel: socket.socket, activity: Activity, handler: str, config: 
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _leave_the_server()
+    restore_imports()
     adopt_orphans()
     # Where a kernel has stopped this process, it goes on at the end of the run, and ends what is below it.
     signal_at_parents_end(signal.SIGCONT)
@@ -42,7 +44,7 @@ def supervise(channel: socket.socket, activity: Activity, handler: str, config: 
     if worker == 0:
         serve(channel, activity, handler, config, own)
     try:
-        _wait_for_end(worker, channel)
+        _wait_for_end(worker, channel, activity)
         activity.status = _end_children(worker)
     finally:
         os._exit(0)
@@ -57,12 +59,20 @@ def _leave_the_server() -> None:
         server._forkserver_alive_fd = None
 
 
-def _wait_for_end(worker: int, channel: socket.socket) -> None:
-    """Waits for the worker's end, or for the run to close its end of the channel."""
-    poll = select.poll()
-    poll.register(os.pidfd_open(worker), select.POLLIN)
+def _wait_for_end(worker: int, channel: socket.socket, activity: Activity) -> None:
+    """Waits for the worker's end, or for the run to close its end of the channel.
+
+    Where others were forked from the worker, for the latter alone: what is below this process then are they.
+    """
+    poll, end = select.poll(), os.pidfd_open(worker)
+    poll.register(end, select.POLLIN)
     poll.register(channel, select.POLLRDHUP)
-    while not poll.poll(REAP_MILLISECONDS):
+    while True:
+        ready = [number for number, _ in poll.poll(REAP_MILLISECONDS)]
+        if channel.fileno() in ready or (end in ready and not activity.forks):
+            return
+        if end in ready:
+            poll.unregister(end)
         for orphan in children():
             if orphan != worker:
                 with suppress(ChildProcessError):
