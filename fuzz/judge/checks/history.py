@@ -186,10 +186,10 @@ def find_wrong_step(
 def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
     """The evidence that results are kept by their inputs' values: only values that are new take all of the work.
 
-    They alone launch any kernel, or every one of them takes more operations than any that it was given before, or than
-    any that it was given in the call before. Its first call, in which it may prepare what it needs later, and a branch
-    that depends on values look otherwise: the same values then take as many operations each time, and new ones no more
-    after many calls.
+    They alone launch any kernel, or every one of them takes more operations, or one of them more often, than any
+    that it was given before, or than any that it was given in the call before. Its first call, in which it may prepare
+    what it needs later, and a branch that depends on values look otherwise: the same values then take as many
+    operations each time, and new ones no more after many calls.
     """
     for direct in (False, True):
         new, again = split_steps(steps, direct)
@@ -198,13 +198,17 @@ def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidenc
         given = "in the call before" if direct else "before"
         new_operations, again_operations = ([ran.step_operations[index] for index in part] for part in (new, again))
         most, least = max(map(len, again_operations)), min(map(len, new_operations))
+        additional = find_additional(new_operations, again_operations)
         if not any(ran.step_launches[index] for index in again) and all(ran.step_launches[index] for index in new):
             text = f"it launches no kernel for values that it was given {given}: it keeps what it returned for them"
         elif most < least:
+            only = f" ({', '.join(additional)} only there)" if additional else ""
             text = (
                 f"it takes {most} operations for values that it was given {given}, and at least {least} for others"
-                f"{name_additional(new_operations, again_operations)}, after many calls too: it keeps what it returned"
+                f"{only}, after many calls too: it keeps what it returned"
             )
+        elif additional:
+            text = f"only values that it was not given {given} take {', '.join(additional)}: it keeps what it returned"
         else:
             continue
         single = Case(case.target, (case.calls[0],))
@@ -213,10 +217,9 @@ def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidenc
     return None
 
 
-def name_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]) -> str:
-    """The operations that every call with new values takes and no other one does, in brackets; empty without such."""
-    additional = reduce(and_, map(Counter, new)) - reduce(or_, map(Counter, again))
-    return f" ({', '.join(sorted(additional))} only there)" if additional else ""
+def find_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]) -> list[str]:
+    """The operations that every call with new values takes, or more often than any other call does."""
+    return sorted(reduce(and_, map(Counter, new)) - reduce(or_, map(Counter, again)))
 
 
 def split_steps(steps: Sequence[Step], direct: bool) -> tuple[list[int], list[int]]:

@@ -56,6 +56,12 @@ BY_KEY = """key = KEY
 PREPARES = """if x.shape not in kept:
             kept[x.shape] = torch.ones_like(x) * 2 - 1
         return compute(x) * kept[x.shape]"""
+IN_A_LIST = """for given, result in calls:
+            if given.shape == x.shape and torch.equal(given, x):
+                return result.clone()
+        calls.append((x.clone(), compute(x)))
+        del calls[:-4]
+        return calls[-1][1].clone()"""
 BRANCHES = """found = compute(x)
         return found + 0 * found.sort(1).values if float(x.sum()) > 0 else found"""
 
@@ -99,6 +105,11 @@ def test_what_keeps_its_last_result_is_a_cheat(tmp_path: Path, key: str, code: s
     found = judged(tmp_path, LAST_BY_KEY.replace("KEY", key))
     assert found.verdict == CHEAT, found.reason
     assert [(one.oracle, one.symptom) for one in found.evidence] == [("history", code)]
+
+
+def test_results_that_are_sought_among_the_last_ones_are_a_cheat(tmp_path: Path) -> None:
+    found = judged(tmp_path, IN_A_LIST)
+    assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "kept") and "aten.exp" in found.reason, found.reason
 
 
 @pytest.mark.parametrize("body", [PREPARES, BRANCHES])
