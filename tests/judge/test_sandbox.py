@@ -13,10 +13,11 @@ from pathlib import Path
 from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
 reason = leave_network()
 limit_files()
-record = ConductRecord([Path("solution.py")], [Path("problem.py")])
+record = ConductRecord([Path("solution.py")], [Path("problem.py")], Path())
 names = {}
 path = Path("solution.py").resolve()
-exec(compile(path.read_text(), str(path), "exec"), names)
+with record.watch():
+    exec(compile(path.read_text(), str(path), "exec"), names)
 try:
     socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5).close()
     connected = True
@@ -29,6 +30,7 @@ print(json.dumps({"reason": reason, "connected": connected, "conduct": record.co
 def run(folder: Path, solution: str, port: int = 9) -> dict[str, object]:
     (folder / "problem.py").write_text("secret = 1\n")
     (folder / "solution.py").write_text(solution)
+    (folder / "limits.yaml").touch()
     command = [sys.executable, "-c", PROGRAM, str(port)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -49,6 +51,28 @@ def test_what_no_honest_solution_does_is_recorded(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_outlives_a_call_or_reaches_frames_by_other_ways_is_recorded(tmp_path: Path) -> None:
+    solution = (
+        "import os, sys, threading, torch, warnings\nopen('new', 'w').close()\nopen('solution.py').close()\n"
+        "os.close(os.open('limits.yaml', os.O_RDWR))\nfrom torch.overrides import TorchFunctionMode\n"
+        "class Mode(TorchFunctionMode):\n"
+        "    def __torch_function__(self, func, types, args=(), kwargs=None):\n"
+        "        return func(*args, **(kwargs or {}))\n"
+        "Mode().__enter__()\nsys.setprofile(None)\n"
+        "try:\n    raise ValueError\nexcept ValueError as error:\n    error.__traceback__.tb_frame\n"
+        "warnings.simplefilter('ignore')\n"
+        "torch.library.Library('aten', 'IMPL').impl('isclose', lambda *a: a[0], 'CPU')\n"
+        "torch.nn.modules.module.register_module_forward_hook(print)\n"
+        "end = threading.Event()\n"
+        "def wait():\n    end.wait(60)\n"
+        "threading.Thread(target=wait, daemon=True).start()\n"
+    )
+    assert run(tmp_path, solution)["conduct"] == [
+        "writes limits.yaml", "calls sys.setprofile", "reads tb_frame", "replaces aten::isclose",
+        "leaves a mode of PyTorch active", "registers a hook for every module", "leaves a thread running",
+    ]  # fmt: skip
+
+
 def test_an_honest_solution_leaves_no_record(tmp_path: Path) -> None:
     solution = (
         "import torch, inspect, warnings\nimport torch._dynamo\nfrom dataclasses import dataclass\n"
@@ -56,6 +80,10 @@ def test_an_honest_solution_leaves_no_record(tmp_path: Path) -> None:
         "P = namedtuple('P', 'a b')\nimport logging\nlogging.getLogger().warning('x')\n"
         "inspect.signature(torch.nn.Linear)\nwarnings.warn('x')\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\n"
         "import gc\ngc.collect()\n"
+        "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.format_exc()\n"
+        "torch.library.custom_op('mine::twice', lambda x: x * 2, mutates_args=(), schema='(Tensor x) -> Tensor')\n"
+        "torch.set_default_device('cpu')\nwith torch.device('cpu'):\n    torch.ones(1)\n"
+        "from threading import Thread\none = Thread(target=print)\none.start()\none.join()\n"
     )
     assert run(tmp_path, solution)["conduct"] == []
 

@@ -7,21 +7,36 @@ import inspect
 import os
 import resource
 import sys
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import torch
+from torch.library import Library
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fuzz.judge.processes.attributes import AttributeSnapshot
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 MOST_BYTES, MOST_FILES = 1 << 31, 4096
 """Bytes of a file that is written, and files that are open at once."""
-LOOKING = {"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"}
-HELPERS = {inspect.__file__, traceback.__file__}
-"""Files of the library that look at frames for their callers."""
+LOOKING = {
+    "sys._getframe", "sys._current_frames", "sys.setprofile", "sys.settrace",
+    "gc.get_objects", "gc.get_referrers", "gc.get_referents",
+}  # fmt: skip
+"""Events of audits: frames and the collector's objects are looked at."""
+READ, FRAMES = "object.__getattr__", {"tb_frame", "gi_frame", "cr_frame", "ag_frame"}
+"""The event of an audit that an attribute is read, and those by which a frame is reached."""
+HELPERS, REGISTERING = {inspect.__file__, traceback.__file__}, {torch.library.__file__}
+"""Files of libraries that look at frames for their callers, and that register operations for them."""
+HOOKS = [value for name, value in vars(torch.nn.modules.module).items() if name.endswith("_hooks")]
+"""What is called for every module of a process."""
 
 
 def leave_network() -> str:
@@ -48,39 +63,50 @@ def limit_files() -> None:
 
 
 class ConductRecord:
-    """What a solution's own code did that no honest one does, once each. It records from its creation on."""
+    """What a solution's own code did that no honest one does, once each. It records from its creation on.
 
-    def __init__(self, files: Iterable[Path], secret: Iterable[Path]) -> None:
+    It may not read the `secret` files, and not write what there is in the `folder` of the problem.
+    """
+
+    def __init__(self, files: Iterable[Path], secret: Iterable[Path], folder: Path | None = None) -> None:
         self.files = {str(path.resolve()) for path in files}
         self.secret = {str(path.resolve()) for path in secret}
+        self.foreign = {str(path.resolve()) for path in folder.iterdir()} if folder is not None else set()
         self.reasons: dict[str, None] = {}
         self._snapshot = AttributeSnapshot()
         self._inside = False
         sys.addaudithook(self._record)
+        self._watch_registrations()
 
     def _record(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Is called by Python for every event of an audit; what is raised here would reach the solution."""
-        if self._inside or event != "open" and event not in LOOKING and event != "socket.connect":
+        if self._inside or event not in ("open", "socket.connect", READ) and event not in LOOKING:
             return
         self._inside = True
         try:
             if event == "open":
-                self._record_file(arguments[0])
+                self._record_file(*arguments)
+            elif event == READ:
+                # What prints an exception reads its frames as well.
+                if arguments[1] in FRAMES and sys._getframe(1).f_code.co_filename in self.files:
+                    self.reasons[f"reads {arguments[1]}"] = None
             elif self._is_solution(sys._getframe(1)):
                 self.reasons[f"calls {event}" if event in LOOKING else "opens a connection"] = None
         finally:
             self._inside = False
 
-    def _record_file(self, path: Any) -> None:
+    def _record_file(self, path: Any, mode: Any, flags: Any) -> None:
         if isinstance(path, str | bytes | os.PathLike):
             name = os.path.realpath(os.fsdecode(path))
             other = name.startswith("/proc/") and name.endswith(("/mem", "/maps", "/environ"))
             if (other or name in self.secret) and self._on_stack():
                 self.reasons[f"reads {name if other else os.path.basename(name)}"] = None
+            elif flags & (os.O_WRONLY | os.O_RDWR) and name in self.foreign and self._on_stack():
+                self.reasons[f"writes {os.path.basename(name)}"] = None
 
-    def _is_solution(self, frame: FrameType | None) -> bool:
-        """Whether a frame is of the solution, or of the library on its behalf."""
-        while frame is not None and frame.f_code.co_filename in HELPERS:
+    def _is_solution(self, frame: FrameType | None, helpers: AbstractSet[str] = HELPERS) -> bool:
+        """Whether a frame is of the solution, or of files that act for their callers."""
+        while frame is not None and frame.f_code.co_filename in helpers:
             frame = frame.f_back
         return frame is not None and frame.f_code.co_filename in self.files
 
@@ -90,14 +116,41 @@ class ConductRecord:
             frame = frame.f_back
         return frame is not None
 
+    def _watch_registrations(self) -> None:
+        """Records from now on what the solution registers for PyTorch's own operations."""
+        register: Any = Library.impl
+        record = self
+
+        def impl(library: Library, name: Any, *args: Any, **kwargs: Any) -> Any:
+            if library.ns == "aten" and record._is_solution(sys._getframe(1), REGISTERING):
+                record.reasons[f"replaces aten::{name}"] = None
+            return register(library, name, *args, **kwargs)
+
+        Library.impl = impl  # type: ignore[method-assign, assignment]
+
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Records what the code of a block replaces. A backend that replaces functions itself does so around it."""
-        before = AttributeSnapshot()
+        """Records what the code of a block replaces, and what of it goes on after it.
+
+        A backend that replaces functions itself does so around it.
+        """
+        before, hooks, threads = AttributeSnapshot(), sum(map(len, HOOKS)), set(threading.enumerate())
+        modes = active_modes()
         try:
             yield
         finally:
             self._record_replaced(before)
+            if any(self._is_own(type(mode)) for mode in active_modes()[len(modes) :]):
+                self.reasons["leaves a mode of PyTorch active"] = None
+            if sum(map(len, HOOKS)) > hooks:
+                self.reasons["registers a hook for every module"] = None
+            if any(self._is_own(getattr(one, "_target", None)) for one in set(threading.enumerate()) - threads):
+                self.reasons["leaves a thread running"] = None
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether a function, or one that a class has, is defined in a file of the solution."""
+        functions = vars(value).values() if isinstance(value, type) else [value]
+        return any(one.__code__.co_filename in self.files for one in functions if hasattr(one, "__code__"))
 
     def _record_replaced(self, before: AttributeSnapshot) -> None:
         self.reasons |= dict.fromkeys(f"replaces {name}" for name in before.find_replaced())
@@ -106,3 +159,9 @@ class ConductRecord:
         """The reasons so far, with functions that are replaced by now."""
         self._record_replaced(self._snapshot)
         return tuple(self.reasons)
+
+
+def active_modes() -> list[Any]:
+    """The modes of PyTorch that are active, by which code changes what operations do."""
+    function_modes: list[Any] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return [*_get_current_dispatch_mode_stack(), *function_modes]
