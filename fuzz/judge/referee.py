@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 
 from fuzz.backends import backend as named_backend
+from fuzz.judge.checks.configurations import configuration_cases, examine_benchmarks
 from fuzz.judge.checks.history import examine_history
-from fuzz.judge.checks.launches import examine_copies, examine_launches, find_lost_updates
+from fuzz.judge.checks.launches import examine_constants, examine_copies, examine_launches, find_lost_updates
 from fuzz.judge.checks.many_calls import examine_many_calls
 from fuzz.judge.findings import Findings, leave_open
 from fuzz.judge.formats.options import JudgeOptions
@@ -31,16 +29,9 @@ from fuzz.judge.problem.input_domain import (
 )
 from fuzz.judge.problem.target import make_target
 from fuzz.judge.processes import first_dims
-from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, OPERATIONS, halved, name_changed
-from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
-from fuzz.judge.processes.requests import (
-    Describe,
-    MakeValues,
-    ProblemConfig,
-    Refusal,
-    SolutionConfig,
-    TensorWords,
-)
+from fuzz.judge.processes.first_dims import FIRST_SECONDS, halved, name_changed
+from fuzz.judge.processes.isolated_worker import IsolatedWorker, as_values
+from fuzz.judge.processes.requests import Describe, MakeValues, Refusal, TensorWords
 from fuzz.judge.result.judgement import (
     CONDUCT,
     LAUNCHES,
@@ -53,6 +44,7 @@ from fuzz.judge.result.judgement import (
     Judgement,
 )
 from fuzz.judge.stage_limits import StageLimits
+from fuzz.judge.start_processes import start_processes
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT
@@ -67,8 +59,8 @@ OWN_TRIALS, TRIALS_SECONDS = 5, 20.0
 """Cases that the rule of KernelBench looks at, and the seconds after which there are no more of them."""
 SHAPES, ORDINARY_CASES = 12, 2 * len(ORDINARY_RECIPES)
 OTHER_DIMS, OTHER_VALUES, GRADIENTS = "other dims", "other values", "gradients"
-CALLS, RACES = "calls one after the other", "races"
-ORDINARY_STAGES, CALL_STAGES = (OTHER_VALUES, GRADIENTS), (CALLS, LAUNCHES, RACES)
+CONFIGURATIONS, CALLS, RACES = "autotuners' configurations", "calls one after the other", "races"
+ORDINARY_STAGES, CALL_STAGES = (OTHER_VALUES, GRADIENTS), (CONFIGURATIONS, CALLS, LAUNCHES, RACES)
 
 
 class Stop(Exception):
@@ -81,34 +73,16 @@ def judge(options: JudgeOptions) -> Judgement:
     start = time.monotonic()
     judgement = Judgement(RIGHT, "", str(options.problem), str(options.solution), backend.name)
     deadline = Deadline()
-    problem = ProblemProcess.start(
-        ProblemConfig(
-            options.format, options.problem.resolve(), backend.name, ELEMENTS[backend.is_accelerator],
-            EAGER_SECONDS, OPERATIONS[backend.is_accelerator], options.spec_file,
-        ),
-        options.process_memory,
-        deadline,
-    )  # fmt: skip
-    build_folder = Path(tempfile.mkdtemp(prefix="fuzz-judge-"))
-    config = SolutionConfig(
-        options.format, options.solution.resolve(), backend.name, build_folder, options.problem.resolve(),
-        options.secret_files,
-    )  # fmt: skip
-    solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
-    solution.start()
     try:
-        description = problem.call(Describe())
-        if isinstance(description, Refusal):
-            raise Unsupported(f"the problem cannot be run: {description.text}")
-        Referee(options, IsolatedWorker(problem, solution, description), judgement, deadline).run()
+        with start_processes(options, backend, deadline) as (problem, solution):
+            description = problem.call(Describe())
+            if isinstance(description, Refusal):
+                raise Unsupported(f"the problem cannot be run: {description.text}")
+            Referee(options, IsolatedWorker(problem, solution, description), judgement, deadline).run()
     except NotComparable as error:
         judgement.verdict, judgement.reason, judgement.cause = NOT_COMPARABLE, str(error), error.cause
     except Unsupported as error:
         judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, str(error), error.cause
-    finally:
-        problem.worker.stop()
-        solution.stop()
-        shutil.rmtree(build_folder, ignore_errors=True)
     judgement.seconds = time.monotonic() - start
     return judgement
 
@@ -147,6 +121,7 @@ class Referee:
             OTHER_DIMS: self.examine_shapes,
             OTHER_VALUES: self.examine_ordinary,
             GRADIENTS: self.examine_gradients,
+            CONFIGURATIONS: self.examine_configurations,
             CALLS: self.examine_history,
             LAUNCHES: self.examine_launches,
             RACES: self.examine_races,
@@ -244,13 +219,22 @@ class Referee:
             self.judgement.notes.append(f"variants too large here, or not drawn: {', '.join(left_out)}")
 
     def examine_shapes(self) -> None:
-        """Other dims, with the problem's own values."""
+        """Other dims, with the problem's own values: drawn ones, and about twice as large, each alone and all."""
+        if not self.target().sizes:
+            return
         engine = RandomEngine(self.target(), self.options.seed)
-        for number in range(SHAPES if self.target().sizes else 0):
+        for number in range(SHAPES):
             dims = {**self.description.dims, **engine.case(number).last.dims}
             self.examine(declared_case(self.target(), self.description, dims, self.seed(100 + number)))
-        if self.target().sizes:
-            self.judgement.kinds.append(OTHER_DIMS)
+        larger = {one.name: one.clamp(2 * self.description.dims[one.name] + 1) for one in self.target().sizes}
+        for number, names in enumerate(dict.fromkeys([*((name,) for name in larger), tuple(larger)])):
+            changed = {name: larger[name] for name in names}
+            for dims in (dict(self.description.dims), self.small_dims(16)):
+                case = declared_case(self.target(), self.description, dims | changed, self.seed(150 + number))
+                report = self.examine(case)
+                if report is None or not report.rejected:
+                    break
+        self.judgement.kinds.append(OTHER_DIMS)
 
     def examine_ordinary(self) -> None:
         """Ordinary values, weights among them, beyond what the problem makes; and other dtypes that are accepted."""
@@ -273,15 +257,27 @@ class Referee:
                 self.judgement.kinds.append(GRADIENTS)
             self.examine(case)
 
+    def examine_configurations(self) -> None:
+        """Each configuration of autotuners, at two choices of dims; and a call in which they benchmark them."""
+        if not self.worker.log.configs:
+            return
+        drawn = {**self.description.dims, **RandomEngine(self.target(), self.options.seed).case(0).last.dims}
+        chosen = self.small_dims() if self.judgement.is_slow else dict(self.description.dims)
+        cases = [declared_case(self.target(), self.description, dims, self.seed(280)) for dims in (chosen, drawn)]
+        self.judgement.kinds.append(CONFIGURATIONS)
+        for case in configuration_cases(cases, self.worker.log.configs):
+            self.examine(case)
+        self.file_evidence(examine_benchmarks(self.worker, cases[0], self.worker.log.configs))
+
     @property
     def wants_gradients(self) -> bool:
         """Whether gradients are compared: kernels for problems without parameters need have none."""
         return any(one.is_state for one in self.description.arguments.values())
 
-    def small_dims(self) -> dict[str, int]:
-        """The dims of the first cases, none above 64."""
+    def small_dims(self, most: int = 64) -> dict[str, int]:
+        """The dims of the first cases, none above `most` where the problem takes that."""
         first = dict(self.description.dims)
-        return first | {one.name: one.clamp(min(first[one.name], 64)) for one in self.description.sizes}
+        return first | {one.name: one.clamp(min(first[one.name], most)) for one in self.description.sizes}
 
     def examine_launches(self) -> None:
         """Leaves the launches out: the result has to change."""
@@ -293,6 +289,7 @@ class Referee:
         if self.worker.log.launches and not self.judgement.is_slow:
             own = declared_case(self.target(), self.description, dict(self.description.dims), self.seed(301))
             self.file_evidence(examine_copies(self.worker, [case, own]))
+            self.file_evidence(examine_constants(self.worker, [case, *others[:2]]))
 
     def examine_races(self) -> None:
         """Programs of a launch that update one element without atomics lose what another one has added."""

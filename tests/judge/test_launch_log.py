@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
+from fuzz.backends import cpu
 from fuzz.judge.processes.launch_log import LaunchLog, words_in_order
 
 Write = Callable[[torch.Tensor, torch.Tensor], object]
@@ -40,3 +43,18 @@ def test_a_transposition_is_no_copy_in_the_order_of_memory() -> None:
     x = torch.randn(3, 4)
     assert words_in_order(x).tolist() == words_in_order(x.t()).tolist()
     assert words_in_order(x).tolist() != words_in_order(x.t().contiguous()).tolist()
+
+
+@triton.jit
+def add_one(out):
+    tl.store(out, tl.load(out) + 1)
+
+
+def test_a_launch_of_what_has_been_compiled_before_is_one_too() -> None:
+    out = torch.zeros(1)
+    with cpu.active():
+        for leave_out, launches in ((False, 1), (True, 0)):
+            log = LaunchLog(leave_out)
+            with log.patch():
+                add_one.warmup(out, grid=(1,))[(1, 1, 1)](out)
+            assert log.count == launches and out.item() == 1

@@ -84,6 +84,20 @@ def test_results_kept_by_address_are_a_cheat(tmp_path: Path) -> None:
     assert found.verdict == CHEAT and found.evidence[-1].symptom == "stale", found.reason
 
 
+def test_what_is_wrong_at_dims_somewhat_larger_than_the_own_ones_is_wrong(tmp_path: Path) -> None:
+    problem = RELU.replace("torch.randn(N)", "torch.randn(M, N)").replace("N = 37", "M = 24\nN = 40")
+    limited = "return torch.relu(x) * (x.numel() <= 2048 or x.shape[0] < 24 or x.shape[1] < 40)"
+    found = judged(tmp_path, problem, as_solution(problem).replace("return torch.relu(x)", limited))
+    assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
+
+
+def test_what_is_wrong_in_every_third_call_is_wrong(tmp_path: Path) -> None:
+    counting = "calls = []\n\n" + as_solution(RELU).replace(
+        "return torch.relu(x)", "calls.append(0)\n        return torch.relu(x) + float(len(calls) % 3 == 0)"
+    )
+    assert judged(tmp_path, RELU, counting).verdict == WRONG
+
+
 def test_a_kernel_is_right_and_its_launches_are_counted(tmp_path: Path) -> None:
     found = judged(tmp_path, RELU, KERNEL.replace("BODY", LAUNCH + "return out"))
     assert found.verdict == RIGHT and found.launches > 10, found.reason
@@ -114,6 +128,13 @@ def test_kernels_that_contribute_nothing_to_a_sum_or_product_are_a_cheat(
     found = judged(tmp_path, RELU, kernel.replace("BODY", LAUNCH + f"return torch.relu(x) {result}"))
     assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "independent"), found.reason
     assert found.reason.endswith(f"their memory holds {held}")
+
+
+def test_kernels_that_write_one_number_whatever_they_are_given_are_a_cheat(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("tl.maximum(tl.load(x + at, at < count), 0.0)", "7.0")
+    found = judged(tmp_path, RELU, kernel.replace("BODY", LAUNCH + "return torch.relu(x) * (out / 7)"))
+    assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "independent"), found.reason
+    assert "whatever it is given" in found.reason
 
 
 def test_kernels_that_only_copy_what_pytorch_has_computed_are_a_cheat(tmp_path: Path) -> None:

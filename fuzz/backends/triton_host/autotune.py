@@ -4,12 +4,16 @@ Triton's own `Autotuner` stays. It prunes the configurations, times each with ho
 `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
 meaning. Replaced are the order of the pruned configurations, the times, and the cache, so that choices by time and
 by draw never mix. On a GPU it is the same, so that a test does not depend on what else the GPU does.
+
+What a benchmark does to memory is left out with it: its launches read and write the arguments of the launch that it
+precedes. `launch_benchmarks` makes them, once for each configuration.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +26,10 @@ from fuzz.backends.triton_host.patching import Patch
 Draw = tuple[int, int | None]
 CACHES: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
 """The choices of each autotuner by draw."""
+BENCHMARKED: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
+"""The same inside a block of `launch_benchmarks`."""
+MOST_BENCHMARKED = 8
+"""The configurations of an autotuner that are launched as a benchmark: to compile more takes long."""
 HAS_CHOSEN: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
 """Whether a configuration could be launched since the autotuner last pruned them."""
 real_prune_configs, real_bench = Autotuner.prune_configs, Autotuner._bench
@@ -30,7 +38,8 @@ real_prune_configs, real_bench = Autotuner.prune_configs, Autotuner._bench
 def get_cache(tuner: Autotuner) -> dict[Any, Config]:
     """The choices under the present draw."""
     draw = (knobs.config, knobs.config_seed)
-    return CACHES.setdefault(tuner, {}).setdefault(draw, {})
+    caches = BENCHMARKED if knobs.benchmarks else CACHES
+    return caches.setdefault(tuner, {}).setdefault(draw, {})
 
 
 def set_cache(tuner: Autotuner, value: dict[Any, Config]) -> None:
@@ -43,7 +52,8 @@ def prune_configs(tuner: Autotuner, arguments: dict[str, Any]) -> list[Config]:
     configs = list(real_prune_configs(tuner, arguments))
     HAS_CHOSEN.pop(tuner, None)
     start = draw_config(tuner.base_fn.__qualname__, len(configs))
-    return configs[start:] + configs[:start]
+    rotated = configs[start:] + configs[:start]
+    return rotated[:MOST_BENCHMARKED] if knobs.benchmarks else rotated
 
 
 def draw_config(kernel: str, count: int) -> int:
@@ -54,12 +64,36 @@ def draw_config(kernel: str, count: int) -> int:
 
 
 def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) -> list[float]:
-    """Zeros for the first configuration that could be launched, without launching it; the others are not compiled."""
-    if HAS_CHOSEN.get(tuner):
+    """Zeros for the first configuration that could be launched, without launching it; the others are not compiled.
+
+    Inside a block of `launch_benchmarks` all of them are launched.
+    """
+    has_chosen = HAS_CHOSEN.get(tuner, False)
+    if has_chosen and not knobs.benchmarks:
         return [1.0] * 3
-    times: list[float] = real_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
+    options = {} if knobs.benchmarks else {"warmup": True}
+    times: list[float] = real_bench(tuner, *arguments, config=config, **(keywords | options))
+    if has_chosen:
+        return [1.0] * 3
     HAS_CHOSEN[tuner] = times == [0.0] * 3
     return times
+
+
+@contextmanager
+def launch_benchmarks() -> Iterator[None]:
+    """Inside the block, autotuners know no key, and for each one launch their configurations before the chosen one.
+
+    As Triton does, with the arguments of the launch itself: what one configuration writes is what the next one finds,
+    unless `reset_to_zero`, `restore_value` or a hook takes care of it. Triton launches each many times.
+    """
+    BENCHMARKED.clear()
+    with knobs.set(benchmarks=True):
+        yield
+
+
+def count_configs() -> int:
+    """The most configurations of an autotuner that has chosen one of several."""
+    return max((len(tuner.configs) for tuner in CACHES), default=0)
 
 
 def load_once(call: Callable[[], Any], **_: Any) -> list[float]:

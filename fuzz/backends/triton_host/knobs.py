@@ -27,6 +27,7 @@ class Knobs:
 
     Autotuners: `config` is the index of the configuration that they take, among those that pruning leaves and modulo
     their number; the next ones where it cannot be launched. With a `config_seed` each kernel draws its index instead.
+    `benchmarks`, set by `autotune.launch_benchmarks`, says whether benchmarks launch kernels, as on a GPU.
 
     Sums: `reduction_order`, if not 0, is the seed of another order in which reductions and dots combine their elements:
     a kernel that depends on the order changes its bits.
@@ -52,6 +53,7 @@ class Knobs:
     identity: str = field(default_factory=lambda: os.environ.get("FUZZ_CPU_IDENTITY", "cpu"))
     config: int = 0
     config_seed: int | None = None
+    benchmarks: bool = False
     reduction_order: int = 0
     instruments: Instruments = PLAIN
     bounds: str = "auto"

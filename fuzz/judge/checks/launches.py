@@ -85,6 +85,18 @@ def examine_copies(worker: IsolatedWorker, cases: Iterable[Case]) -> Evidence | 
     return accuse("independent", "its kernels compute nothing: each writes, bit for bit, a copy of what it is given")
 
 
+def examine_constants(worker: IsolatedWorker, cases: Iterable[Case]) -> Evidence | None:
+    """The evidence that all that launches write are the same few numbers in each of these cases, of other values."""
+    runs = [worker.run(case, copies=True) for case in cases]
+    reports = [one for one in runs if isinstance(one, SolutionReport)]
+    outputs = [one.outputs[-1] for one in reports]
+    if len(reports) < len(runs) or any(is_constant(value) for one in outputs for value in one.values()):
+        return None
+    if not reports[0].written or any(one.written != reports[0].written for one in reports):
+        return None
+    return accuse("independent", "its kernels compute nothing: each writes one number, the same whatever it is given")
+
+
 def moves_values(call: Call, outputs: Outputs) -> bool:
     """Whether all outputs have no other words than those of the arguments of their dtype, and zeros."""
     words: dict[str, list[Any]] = defaultdict(lambda: [np.zeros(1, np.uint8)])

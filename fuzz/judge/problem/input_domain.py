@@ -16,7 +16,7 @@ from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import OutputComparison, Refusal, SolutionReport
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size
-from fuzz.model.edit import map_tensors
+from fuzz.model.edit import map_tensors, with_launch
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import Exact, Recipe, recipe
@@ -75,7 +75,8 @@ class Plans:
         sizes = shapes(case, target, Random(target.name), "ordinary")
         for number, dims in enumerate(chain.from_iterable(repeat(one, DRAWS) for one in sizes)):
             drawn = declared_case(target, self.description, dims, SEEDS + 64 * number)
-            yield map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.tensors[name].dtype))
+            drawn = map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.tensors[name].dtype))
+            yield with_launch(drawn, case.last.launch)
 
     def count_undeclared(self, case: Case) -> int:
         """How much of a case the problem does not make: 1 for a dtype, 1 for values or layouts."""

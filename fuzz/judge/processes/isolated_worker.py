@@ -104,6 +104,7 @@ class RunLog:
     """What examinations of a solution have shown so far. `conduct` holds reasons why it is no honest solution.
 
     `returned` and `rejected` count requests by their outcome; `rejection` is what the last one that it refused raised.
+    `configs` is the most configurations that an autotuner chose from.
     """
 
     cases: int = 0
@@ -118,6 +119,7 @@ class RunLog:
     trouble: str = ""
     renamed: str = ""
     in_tf32: bool = False
+    configs: int = 0
     worst: float = 0.0
 
     def add(self, case: Case, report: SolutionReport) -> None:
@@ -128,6 +130,7 @@ class RunLog:
         self.trouble = self.trouble or report.trouble
         self.renamed = self.renamed or report.renamed
         self.in_tf32 |= report.in_tf32
+        self.configs = max(self.configs, report.configs)
         if isinstance(report.outcome, Rejected):
             self.rejected, self.rejection = self.rejected + 1, report.outcome.message
         if isinstance(report.outcome, Returned):
@@ -236,6 +239,7 @@ class IsolatedWorker:
         copies: bool = False,
         seconds: float = math.inf,
         fill: float | None = None,
+        benchmarks: bool = False,
     ) -> SolutionReport | Report:
         """What the solution gives for a case; the report on the case where there is no more to be said of it.
 
@@ -247,7 +251,9 @@ class IsolatedWorker:
                 return report_outcome(Rejected(setting.text))
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
-        request = RunSolution(self.description, words, given, launch, tuple(steps), races, copies, seconds, fill)
+        request = RunSolution(
+            self.description, words, given, launch, tuple(steps), races, copies, seconds, fill, benchmarks
+        )
         answer = self.solution.call(request)
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)

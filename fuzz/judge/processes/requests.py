@@ -54,6 +54,12 @@ class SolutionConfig:
     task: Path = Path()
     secret: tuple[Path, ...] = ()
 
+    @property
+    def task_folder(self) -> Path | None:
+        """The folder in which the problem is, where there is one."""
+        folder = self.task if self.task.is_dir() else self.task.parent
+        return folder if folder != Path() and folder.is_dir() else None
+
 
 @dataclass(frozen=True)
 class Load:
@@ -181,7 +187,8 @@ class RunSolution:
     None where that is poison. `steps` are numbers of calls to make one after the other with
     the same module, each with whether its tensors lie in the memory of the step before; empty for one call. With
     `races` the findings are places at which programs of a launch load or store what another one stores, with `copies`
-    it is observed whether launches only copy. Steps that would begin after so many `seconds` are left out.
+    it is observed whether launches only copy. With `benchmarks` autotuners launch their configurations in one call, as
+    in a first one. Steps that would begin after so many `seconds` are left out.
     """
 
     description: ProblemDescription
@@ -193,6 +200,7 @@ class RunSolution:
     copies: bool = False
     seconds: float = math.inf
     fill: float | None = None
+    benchmarks: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,6 +213,8 @@ class SolutionReport:
     launches of each step, `step_operations` names the operations of PyTorch. `only_copies` says that each launch that
     wrote anything wrote copies of its arguments, where that was observed. `renamed` are weights of other names than the
     problem's, and which they stand for. `in_tf32` says that products of float32 may have read their operands in tf32.
+    `configs` is the most configurations that an autotuner chose from. `written` are the words of tensors that launches
+    wrote, where that was observed and each wrote one word only.
     """
 
     outcome: Outcome
@@ -220,6 +230,8 @@ class SolutionReport:
     step_operations: tuple[tuple[str, ...], ...] = ()
     only_copies: bool = False
     in_tf32: bool = False
+    configs: int = 0
+    written: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

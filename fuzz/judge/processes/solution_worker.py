@@ -17,6 +17,7 @@ from fuzz.backends.base import Backend
 from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.execute import FatalError, _failure_outcome, run
 from fuzz.backends.memory import DTYPE_NAMES, read_words
+from fuzz.backends.triton_host import autotune
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
@@ -85,7 +86,7 @@ class SolutionHandler:
         self.backend: Backend = named_backend(config.backend)
         if not self.backend.is_accelerator:
             stay_on_processor()
-        self.conduct = ConductRecord([config.path], config.secret)
+        self.conduct = ConductRecord([config.path], config.secret, config.task_folder)
         self.setting = Setting()
         self.described: Mapping[str, ArgumentDescription] = {}
         self.backward = False
@@ -143,16 +144,19 @@ class SolutionHandler:
         return replace(
             report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
             renamed=self.solution.renamed, only_copies=log.copying > 0 and not log.computing,
-            in_tf32=log.tf32.is_asked,
+            in_tf32=log.tf32.is_asked, configs=autotune.count_configs(), written=tuple(log.written or ()),
         )  # fmt: skip
 
     def run_once(self, request: RunSolution) -> SolutionReport:
         """One call in guarded, poisoned memory."""
-        (self.setting,) = request.settings
+        # A case of several calls repeats one.
+        self.setting = request.settings[-1]
         self.backward = bool(request.case.last.cotangents)
         target = make_target(request.description, launcher=self.launch, backward=self.backward)
         filled = nullcontext() if request.fill is None else fill_without_poison(request.fill)
-        with filled, self.backend.observe_races() if request.races else nullcontext():
+        observed = self.backend.observe_races() if request.races else nullcontext()
+        benchmarked = autotune.launch_benchmarks() if request.benchmarks else nullcontext()
+        with filled, observed, benchmarked:
             outcome = run(target, self.watch_launch, request.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return SolutionReport(outcome)

@@ -230,6 +230,23 @@ def test_what_is_restored_reset_and_hooked():
     assert out.tolist() == [2.0] * 20
 
 
+def test_benchmarks_write_the_memory_of_the_launch_where_they_are_asked_for():
+    accumulating = tune(accumulate)
+    restored, reset = tune(accumulate, restore_value=["out"]), tune(accumulate, reset_to_zero=["out"])
+    x = torch.ones(20)
+    launch(accumulating, x, torch.zeros(20))
+    for tuner, after_first, after_second in ((accumulating, 4.0, 5.0), (restored, 1.0, 2.0), (reset, 1.0, 2.0)):
+        for _ in range(2):
+            out = torch.zeros(20)
+            with autotune.launch_benchmarks(), cpu.observe() as log:
+                assert launch(tuner, x, out) == 4
+                assert out.tolist() == [after_first] * 20 and len(log.launches) == 4
+                launch(tuner, x, out)
+                assert out.tolist() == [after_second] * 20
+    launch(accumulating, x, out := torch.zeros(20))
+    assert out.tolist() == [1.0] * 20
+
+
 def test_what_a_gpu_tuned_is_kept_apart(inactive):
     tuner = tune()
     tuner.cache = gpu = {(20, "torch.float32", "torch.float32"): tuner.configs[2]}
