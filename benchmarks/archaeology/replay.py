@@ -15,7 +15,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.errors import UsageError, one_line
 from fuzz.model.entry import Entry
-from fuzz.run.replay import load_target_of, open_triage, reproduces
+from fuzz.run.replay import Servers, load_target_of, open_triage, reproduces
 from fuzz.run.setup import start_worker_server
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import non_defaults
@@ -25,33 +25,34 @@ DISAGREES, AGREES = "disagrees", "agrees"
 BACKEND = "cpu"
 
 
-def replay(path: Path, target: str) -> dict[str, object]:
+def replay(path: Path, target: str, servers: Servers) -> dict[str, object]:
     """The line of one entry."""
     entry = corpus.read(path)
     name, loaded = load_target_of(entry, path, target)
-    return {"needs": sorted(non_defaults(entry.case, loaded)), "shows": show(entry, name, loaded)}
+    return {"needs": sorted(non_defaults(entry.case, loaded)), "shows": show(entry, name, loaded, servers)}
 
 
-def show(entry: Entry, name: str, loaded: Target) -> str:
+def show(entry: Entry, name: str, loaded: Target, servers: Servers) -> str:
     """What an entry shows."""
-    if reproduces(entry, name, loaded, BACKEND):
+    if reproduces(entry, name, loaded, BACKEND, servers):
         return DISAGREES
     if entry.finding is None:
         return AGREES
     oracle = entry.finding.as_accuracy.oracle
-    with open_triage(entry, name, loaded, BACKEND) as triage:
+    with open_triage(entry, name, loaded, BACKEND, servers) as triage:
         report = triage.examine(entry.case, oracle, clean=True)
     return AGREES if examines(report, oracle) else f"not examined: {report.outcome}"
 
 
 def main(target: str, paths: list[str]) -> None:
     start_worker_server()
-    for path in paths:
-        try:
-            shown = replay(Path(path), target)
-        except UsageError as error:
-            shown = {"needs": [], "shows": f"not run: {one_line(error)}"}
-        print(json.dumps({"path": path, **shown}), flush=True)
+    with Servers() as servers:
+        for path in paths:
+            try:
+                shown = replay(Path(path), target, servers)
+            except UsageError as error:
+                shown = {"needs": [], "shows": f"not run: {one_line(error)}"}
+            print(json.dumps({"path": path, **shown}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from fuzz.text import shell_quote
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
+from fuzz.worker.target_server import TargetServer
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,31 @@ class ReplayedEntry:
         return f"marked {self.entry.status}, but it agrees now; fuzz mark {shell_quote(str(self.path))} fixed --why .."
 
 
+class Servers:
+    """The server of the workers of each thread's latest target: entries of one target mostly follow each other."""
+
+    def __init__(self) -> None:
+        self._latest = threading.local()
+        self._all: list[TargetServer] = []
+
+    def server(self, config: WorkerConfig, memory: int) -> TargetServer:
+        """That of a config, in this thread."""
+        latest: TargetServer | None = getattr(self._latest, "server", None)
+        if latest is None or latest.config != config:
+            if latest is not None:
+                latest.close()
+            latest = self._latest.server = serve_target(config, memory)
+            self._all.append(latest)
+        return latest
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in self._all:
+            server.close()
+
+
 @dataclass(frozen=True)
 class SkippedEntry:
     """An entry that cannot be read or run here; `error` says why."""
@@ -82,23 +109,27 @@ def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Ite
     def replay_file(path: Path) -> ReplayedEntry | SkippedEntry:
         try:
             entry = corpus.read(path)
-            return replay_entry(path, entry, own_backend(entry, chosen) if backend == "auto" else chosen, target)
+            one = own_backend(entry, chosen) if backend == "auto" else chosen
+            return replay_entry(path, entry, one, target, servers)
         except UsageError as error:
             return SkippedEntry(path, error)
 
     fork_worker_server()
     pool = ThreadPoolExecutor(min(len(files), len(os.sched_getaffinity(0))), "replay")
-    try:
-        yield from pool.map(replay_file, files)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with Servers() as servers:
+        try:
+            yield from pool.map(replay_file, files)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def replay_entry(path: Path, entry: Entry, backend: str, target: str = "") -> ReplayedEntry:
+def replay_entry(
+    path: Path, entry: Entry, backend: str, target: str = "", servers: Servers | None = None
+) -> ReplayedEntry:
     """Replays one entry on a backend."""
     backend = choose_backend(backend)
     name, loaded = load_target_of(entry, path, target)
-    return ReplayedEntry(path, entry, loaded, backend, reproduces(entry, name, loaded, backend))
+    return ReplayedEntry(path, entry, loaded, backend, reproduces(entry, name, loaded, backend, servers))
 
 
 def load_target_of(entry: Entry, path: Path, target: str) -> tuple[str, Target]:
@@ -115,12 +146,12 @@ def own_backend(entry: Entry, other: str) -> str:
     return DEFAULT.name if entry.provenance.backend == DEFAULT.name else other
 
 
-def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:
+def reproduces(entry: Entry, name: str, target: Target, backend: str, servers: Servers | None = None) -> bool:
     """Whether a finding of its oracle in one of its outputs still shows in the entry's least or typical case.
 
     Of a seed case, whether anything disagrees.
     """
-    with open_triage(entry, name, target, backend) as triage:
+    with open_triage(entry, name, target, backend, servers) as triage:
         if entry.finding is None:
             return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
         finding, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
@@ -132,10 +163,12 @@ def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:
 
 
 @contextmanager
-def open_triage(entry: Entry, name: str, target: Target, backend: str) -> Iterator[Triage]:
-    """Triage of an entry's target, with its planted bug."""
+def open_triage(
+    entry: Entry, name: str, target: Target, backend: str, servers: Servers | None = None
+) -> Iterator[Triage]:
+    """Triage of an entry's target, with its planted bug; its workers are forked from one of the servers, if given."""
     config, memory = WorkerConfig(name, entry.planted or None, backend), RunOptions(name).worker_memory
-    with serve_target(config, memory) as server:
-        worker = Worker(HANDLER, config, memory, target.timeout, server=server)
+    with Servers() if servers is None else nullcontext(servers) as kept:
+        worker = Worker(HANDLER, config, memory, target.timeout, server=kept.server(config, memory))
         with Triage(target, worker, SAMPLED_ORACLES) as triage:
             yield triage

@@ -65,6 +65,10 @@ class TargetServer:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process, and with it the workers that were forked from it."""
         self.give_up("it has ended")
         with self._lock:
             if self._process is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from fuzz.model.rate import Rate
 from fuzz.model.severity import Grade, TypicalCase
 from fuzz.run import replay
 from fuzz.target.spec import Target
+from fuzz.worker.protocol import WorkerConfig
 
 
 @pytest.mark.parametrize("shown", [{2}, {5}, {2, 5}, set()])
@@ -30,3 +32,15 @@ def test_an_entry_is_reproduced_where_either_case_shows_it(
     assert replay.reproduces(entry, "gelu_bw", gelu, "cpu") == (2 in shown)
     least = graded.typical_entry
     assert least is not None and (least.case, least.typical_entry) == (typical, None)
+
+
+def test_entries_of_one_target_after_each_other_share_its_server() -> None:
+    one, other = (WorkerConfig(name, None, "cpu") for name in ("gelu_bw", "layernorm_bw"))
+    with replay.Servers() as servers:
+        first = servers.server(one, 1 << 30)
+        with ThreadPoolExecutor(1) as another_thread:
+            assert another_thread.submit(servers.server, one, 1 << 30).result() is not first
+        assert servers.server(one, 1 << 30) is first and not first.given_up
+        last = servers.server(other, 1 << 30)
+        assert first.given_up and not last.given_up
+    assert last.given_up

@@ -13,6 +13,7 @@ import pytest
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
+from fuzz.run.setup import serve_target
 from fuzz.worker.process import Worker, WorkerCrash, preload
 from fuzz.worker.protocol import HANDLER, Examine, Report, WorkerConfig, report_outcome
 from fuzz.worker.system import resident
@@ -62,7 +63,8 @@ def report(worker: Worker, size: int) -> Report:
 def test_a_hostile_launcher_costs_its_own_case_at_most(
     name: str, mark: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with Worker(HANDLER, WorkerConfig(f"{HOSTILE}:{name}", None, "cpu"), 4 * GIB, timeout=120.0) as worker:
+    config = WorkerConfig(f"{HOSTILE}:{name}", None, "cpu")
+    with serve_target(config, 4 * GIB) as server, Worker(HANDLER, config, 4 * GIB, 120.0, server=server) as worker:
         assert report(worker, 2).outcome == "returned"
         assert worker.pid is not None
         worker.memory = resident(worker.pid) + GIB // 4
@@ -71,6 +73,6 @@ def test_a_hostile_launcher_costs_its_own_case_at_most(
         assert symptoms == [EXPECTED[name]] * bool(EXPECTED[name])
         worker.memory, worker.timeout = 4 * GIB, 120.0
         assert [report(worker, size).outcome for size in (2, 3)] == ["returned"] * 2
-        assert marked(mark)
+        assert marked(mark) and not server.given_up
     assert not marked(mark)
     capfd.readouterr()
