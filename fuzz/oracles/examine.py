@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from operator import attrgetter
 
 import torch
@@ -71,6 +73,10 @@ def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     keep_freed_memory()
     target = load(config.target)
+    for module in target.imports:
+        # What is wrong with it the launcher tells.
+        with suppress(Exception):
+            import_module(module)
     return target, load_planted(target, config.planted)[1] if config.planted else target.launcher
 
 

@@ -70,6 +70,7 @@ class Target:
     exact: Callable[..., Mapping[str, Any]] | None = None
     seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unreached: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
     assumed_dtypes: frozenset[str] = frozenset()
     planted_bugs: dict[str, PlantedBug] = field(default_factory=dict)
 
@@ -212,6 +213,7 @@ def declare(
     exact: Callable[..., Mapping[str, Any]] | None = None,
     seeds: Mapping[str, Mapping[str, Any]] | None = None,
     unreached: Mapping[str, str] | None = None,
+    imports: Iterable[str] = (),
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -234,10 +236,9 @@ def declare(
         rows={output: _dim_name("rows=", row) for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
         accumulate=accumulate, dot=dot,
-        deterministic=deterministic is True,
-        nondeterminism=deterministic if isinstance(deterministic, str) else "",
+        deterministic=deterministic is True, nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=_options_of(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
-        rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {},
+        rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {}, imports=tuple(imports),
         unreached=unreached or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
     _check(declared, arguments)

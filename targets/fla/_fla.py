@@ -33,7 +33,7 @@ ELSEWHERE = {
 
 def flash(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    return target(**{"layout": "envelope", **declaration})
+    return target(**{"layout": "envelope", "imports": ("fla.ops", "fla.modules"), **declaration})
 
 
 def found(place: str) -> Any:

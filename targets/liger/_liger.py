@@ -7,7 +7,6 @@ import importlib
 import inspect
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import liger_kernel  # noqa: F401  Where the extra is missing, no target of this folder can be loaded.
@@ -19,10 +18,6 @@ from fuzz import target
 logging.getLogger("liger_kernel").setLevel(logging.ERROR)
 # By default cuDNN truncates the operands of float32 convolutions to tf32, which is not what is tested here.
 torch.backends.cudnn.allow_tf32 = False
-
-with suppress(Exception):
-    # What the first call would import, once for all workers, which are forked from a process that has loaded this file.
-    importlib.import_module("liger_kernel.ops")
 
 DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"
@@ -47,13 +42,17 @@ UNREACHED = {
     "*DTensor*": "tensors spread over devices are not drawn",
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""
+FUNCTIONS = ("liger_kernel.ops",)
+MODULES = (*FUNCTIONS, "liger_kernel.transformers")
+"""What autograd functions and modules are imported from; the modules import transformers where that is installed."""
 OFF = (None, False, 0, 1.0, -100)
 """What an argument is that leaves the arithmetic as it was before there was such an argument."""
 
 
 def liger(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    return target(**{"layout": "envelope", "unreached": UNREACHED, **declaration})
+    imports = MODULES if "module" in declaration else FUNCTIONS
+    return target(**{"layout": "envelope", "unreached": UNREACHED, "imports": imports, **declaration})
 
 
 def found(place: str, package: str = "ops") -> Any:

@@ -1,7 +1,7 @@
 """Losses of liger-kernel. Interesting: vocabularies beside a block, every reduction with cotangents of its own."""
 
 import torch
-from _liger import CHOICE, DEVICE, UNREACHED, applied, layer, liger, one_dtype
+from _liger import CHOICE, DEVICE, MODULES, UNREACHED, applied, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -132,7 +132,9 @@ def liger_cross_entropy_kept(logits, **options):
     return cross_entropy(logits, **options)
 
 
-@liger(logits=tensor(N, V), in_place=("logits",), reference=cross_entropy_reference, **OPTIONS)
+@liger(
+    logits=tensor(N, V), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference, **OPTIONS
+)  # fmt: skip
 def liger_cross_entropy_module(logits, labels, class_weight, ignored, reduction, softcap, extras, **settings):
     """The module of cross entropy, whose implementation is chosen for the device."""
     some_counted(labels, ignored)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -19,6 +21,7 @@ from fuzz.oracles import examine
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
 
 
@@ -93,3 +96,24 @@ def test_the_reference_of_a_case_that_runs_again_is_evaluated_once(case: Case, m
         counts.append(evaluate.call_count - before)
     assert counts[0] == counts[3] > 0 and counts[1] == 0 and counts[2] > 0
     assert reports[0] == reports[1] == reports[3] != reports[2]
+
+
+IMPORTING = """
+from fuzz import size, target, tensor
+
+@target(x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=x * 2), imports=("no_such_module", "imported_at_a_call"))
+def importing(x):
+    import imported_at_a_call
+    return dict(y=x * 2)
+"""
+
+
+def test_workers_import_with_the_target_what_its_calls_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_at_a_call.py").touch()
+    path = tmp_path / "importing.py"
+    path.write_text(IMPORTING)
+    monkeypatch.syspath_prepend(tmp_path)
+    load(str(path))
+    assert "imported_at_a_call" not in sys.modules
+    examine.set_up_process(WorkerConfig(str(path), None, "cpu"))
+    assert sys.modules.pop("imported_at_a_call")
