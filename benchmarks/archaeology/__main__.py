@@ -1,9 +1,10 @@
 """Repaired bugs of published libraries: a folder of targets against every release of the library that they are for.
 
 python -m benchmarks.archaeology --releases PACKAGE --targets FOLDER [--seconds N] [--cases N] [--jobs N]
-    [--out FOLDER] [--pairs all|third] [--seed N] [--wheels FOLDER] [--stand-in PACKAGE] [--limit N] [--write FILE]
+    [--out FOLDER] [--pairs all|third] [--seed N] [--wheels FOLDER] [--stand-in PACKAGE] [--limit N] [--grading N]
+    [--write FILE]
 
-A finding in one release that agrees on the next release, and still disagrees on its own when it is run again, is a
+A case that disagrees in one release, agrees on the next, and still disagrees on its own when it is run again, shows a
 repaired bug. Every result is kept in --out; the command goes on where it ended. A library whose package was renamed
 takes --releases more than once.
 """
@@ -16,22 +17,26 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.archaeology.plan import Pair, Period, chains, draw_third, neighbours, periods, searched, steps
 from benchmarks.archaeology.processes import start_server
 from benchmarks.archaeology.run import (
+    GRADING,
     SEARCHES,
-    Failed,
+    Chain,
     Found,
     Workshop,
+    choose_repaired,
     finish_name,
     name_of,
     relative,
     search_name,
-    steps_name,
+    sign_of,
+    step_name,
 )
-from benchmarks.archaeology.table import describe
+from benchmarks.archaeology.table import describe, is_of_toolchain
 from benchmarks.document import replace_between_marks
 from benchmarks.releases import ROOT, published_versions, version_key
 
@@ -63,54 +68,59 @@ def put_errors(done: list[Found | None]) -> None:
 
 
 def work(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair], seed: int) -> None:
-    """Searches targets side by side, those with most steps first, otherwise in an order drawn by the seed."""
+    """Follows all chains of steps, then finishes what is repaired.
+
+    Targets with most steps come first, otherwise they are in an order drawn by the seed.
+    """
     texts = sorted(plan)
     random.Random(seed).shuffle(texts)
     texts.sort(key=lambda text: -len(steps(plan[text], pairs)))
-    put_errors(workshop.together(lambda text: descend(workshop, text, plan[text], pairs), texts))
-    repaired = [
-        (step["older"], text, one)
-        for text in texts
-        for step in steps_done(workshop, text, plan[text], pairs)
-        for one in step["repaired"]
+    put_errors(workshop.together(lambda one: workshop.follow(*one), chain_steps(plan, pairs, texts)))
+    done = steps_done(workshop, plan, pairs)
+    workshop.together(lambda one: workshop.finished(*one), to_finish(workshop, done))
+
+
+def chain_steps(plan: dict[str, list[Period]], pairs: list[Pair], texts: Sequence[str]) -> list[tuple[str, Chain, int]]:
+    """All steps of all chains: the first ones of all come first, as most of what they leave is found once more."""
+    every = (
+        (text, chain, number) for text in texts for chain in chains(plan[text], pairs) for number in range(len(chain))
+    )
+    return sorted(every, key=lambda one: one[2])
+
+
+def steps_done(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> list[Found]:
+    """The steps that are kept."""
+    names = (step_name(chain[0][0], text, chain[n][1]) for text, chain, n in chain_steps(plan, pairs, list(plan)))
+    return [step for name in names if (step := workshop.done(name)) is not None]
+
+
+def to_finish(workshop: Workshop, done: list[Found]) -> list[tuple[Found, Found]]:
+    """What of all steps is to be finished, each with its step: so many of a target with the same oracle, outputs and
+    symptom that one release repaired, and what was finished already.
+
+    The first of each come first, and kernels that do not compile last.
+    """
+    groups = defaultdict[object, list[Found]](list)
+    for number, step in enumerate(done):
+        for one in step["repaired"]:
+            groups[step["target"], step["newer"], sign_of(one)].append(one | {"text": step["text"], "step": number})
+    ranked = []
+    for group in groups.values():
+        chosen = choose_repaired(group)
+        chosen += [one for one in group if one not in chosen and workshop.done(finish_name(one))]
+        ranked += [(is_of_toolchain(one), rank, done[one["step"]], one) for rank, one in enumerate(chosen)]
+    return [(step, one) for *_, step, one in sorted(ranked, key=lambda each: each[:2])]
+
+
+def newest_findings(plan: dict[str, list[Period]], done: list[Found]) -> list[Found]:
+    """What was found in an older release and shows in the newest one of its target still."""
+    newest = {name_of(text): of_target[-1].first for text, of_target in plan.items()}
+    return [
+        one | {"target": step["target"]}
+        for step in done
+        if step["newer"] == newest[step["target"]]
+        for one in step["still"]
     ]
-    workshop.together(lambda found: workshop.finished(*found), repaired)
-
-
-def descend(workshop: Workshop, text: str, of_target: list[Period], pairs: list[Pair]) -> None:
-    """Searches a target's periods, the newest first, and takes what each has to the newer ones. Raises Failed."""
-    following = {chain[0][0]: chain for chain in chains(of_target, pairs)}
-    newer, errors = None, []
-    for period in reversed(searched(of_target, pairs)):
-        ran = workshop.search(period, text, newer)
-        if "error" in ran:
-            errors.append(ran["error"])
-            continue
-        newer = period
-        if period in following:
-            workshop.follow(text, following[period])
-    if errors:
-        raise Failed(errors[-1])
-
-
-def steps_done(workshop: Workshop, text: str, of_target: list[Period], pairs: list[Pair]) -> list[Found]:
-    """The steps of a target that are kept."""
-    kept = [workshop.done(steps_name(chain[0][0], text)) for chain in chains(of_target, pairs)]
-    return [step for one in kept if one is not None for step in one["steps"]]
-
-
-def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: list[Found]) -> list[Found]:
-    """What shows in the newest release of each target: what was found there, and what shows there still."""
-    found = []
-    for text, of_target in plan.items():
-        newest = of_target[-1]
-        ran = workshop.done(f"{search_name(newest, text)}.json")
-        shown = {one["path"]: one for one in (ran["findings"] if ran else ())}
-        for step in done:
-            if step["target"] == name_of(text) and step["newer"] == newest.first:
-                shown |= {one["path"]: one for one in step["still"]}
-        found += [one | {"target": name_of(text)} for one in shown.values()]
-    return found
 
 
 def absent(plan: dict[str, list[Period]], releases: list[str], probes: list[list[Found]]) -> list[Found]:
@@ -128,7 +138,8 @@ def main() -> int:
     """Does what there is time for, and prints what came out so far. The exit code is 3 where work is left."""
     options = parse()
     until = time.monotonic() + options.limit
-    workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until, options.cases)
+    limits = until, options.cases, options.grading
+    workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, *limits)
     releases = releases_of(options.releases, options.wheels)
     start_server(options.stand_in)
     workshop.together(workshop.install, releases)  # Before two searches need the same one.
@@ -156,20 +167,33 @@ def main() -> int:
     print(describe(result))
     if options.write:
         replace_between_marks(options.write, options.releases[-1], describe(result))
-    return UNFINISHED if result["left"] else 0
+    return UNFINISHED if result["left"] or result["unfinished"] else 0
 
 
 def summarise(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> Found:
-    """What is kept of the plan: searches, steps, how much is `left`, and what shows in the newest release."""
+    """What is kept of the plan: searches, steps, how much is `left`, how much of what is repaired is `unfinished`, and
+    what shows in the newest release.
+    """
     wanted = [f"{search_name(one, text)}.json" for text, all_of in plan.items() for one in searched(all_of, pairs)]
-    wanted += [steps_name(chain[0][0], text) for text, all_of in plan.items() for chain in chains(all_of, pairs)]
+    wanted += [step_name(chain[0][0], text, chain[n][1]) for text, chain, n in chain_steps(plan, pairs, list(plan))]
     there = [name for name in wanted if workshop.done(name) is not None]
-    done = [step for text, all_of in plan.items() for step in steps_done(workshop, text, all_of, pairs)]
+    done = steps_done(workshop, plan, pairs)
+    newest, unfinished = newest_findings(plan, done), 0
+    repaired = [(step, one, workshop.done(finish_name(one))) for step, one in to_finish(workshop, done)]
     for step in done:
-        step["repaired"] = [one | (workshop.done(finish_name(one)) or {}) for one in step["repaired"]]
+        before = len(step["repaired"]) + step["similar"]
+        step["repaired"] = list[Found]()
+        for of, one, after in repaired:
+            if of is step and (after is None or after["repaired"]):
+                unfinished += after is None
+                step["repaired"].append(one | (after or {}))
+            elif of is step:
+                step["unconfirmed"].append(one)
+                before -= 1
+        step["similar"] = before - len(step["repaired"])
     ran = sum(name.startswith(SEARCHES) for name in there)
-    left, newest = len(wanted) - len(there), newest_findings(workshop, plan, done)
-    return {"searches": ran, "steps": done, "left": left, "newest": newest}
+    left = len(wanted) - len(there)
+    return {"searches": ran, "steps": done, "left": left, "unfinished": unfinished, "newest": newest}
 
 
 def parse() -> argparse.Namespace:
@@ -177,8 +201,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--releases", action="append", required=True, help="a package; its newer names come later")
     parser.add_argument("--targets", type=Path, required=True, help="the folder of the targets")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
+    parser.add_argument("--seconds", type=float, default=14.0, help="of each search")
     parser.add_argument("--cases", type=int, default=0, help="of each search, where it runs so many in its seconds")
+    parser.add_argument("--grading", type=float, default=GRADING, help="seconds to shrink and grade a repaired case")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--out", type=Path, default=ROOT / ".archaeology")
     parser.add_argument("--pairs", choices=("all", "third"), default="all")

@@ -59,5 +59,5 @@ def chains(target_periods: Sequence[Period], chosen: Collection[Pair]) -> list[l
 
 
 def searched(target_periods: Sequence[Period], chosen: Collection[Pair]) -> list[Period]:
-    """The periods on which a target is to be searched: the older one of each step, and the newest."""
-    return [old for old, _ in steps(target_periods, chosen)] + list(target_periods[-1:])
+    """The periods on which a target is to be searched: the older one of each step."""
+    return [old for old, _ in steps(target_periods, chosen)]

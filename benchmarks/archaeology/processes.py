@@ -25,6 +25,8 @@ MODULES = (
     "torch.distributed.tensor",
 )  # fmt: skip
 """What the server imports besides what every worker needs; the last is what newer releases import of torch."""
+LATE = 124
+"""The exit code of a process that is ended because its time is over."""
 STARTS = Lock()
 """Held while a process starts: the list of this process's children is for one thread."""
 
@@ -51,7 +53,7 @@ def run_forked(
             process.join()
         told, failed = (path.read_text("utf-8") if path.exists() else "" for path in (output, errors))
         if late:
-            return 124, told, f"{failed}\nit did not end within {timeout:g} s"
+            return LATE, told, f"{failed}\nit did not end within {timeout:g} s"
         return process.exitcode, told, failed
 
 

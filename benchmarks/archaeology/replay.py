@@ -1,15 +1,18 @@
 """What saved cases show with the library on the path.
 
-python -m benchmarks.archaeology.replay TARGET ENTRY...
+python -m benchmarks.archaeology.replay TARGET SECONDS ENTRY...
 
-Prints one JSON line for each entry: its path; `needs`, what is off its default in the least case; `shows`, which is
-`disagrees`, `agrees` (the oracle of the finding examined the case and saw nothing), or why the case was not examined.
+Prints one JSON line for each entry that it begins within these seconds, one at least: its path; `needs`, what is off
+its default in the least case; `shows`, which is `disagrees`, `agrees` (the oracle of the finding examined the case and
+saw nothing like it), or why the case was not examined.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz import corpus
@@ -38,16 +41,23 @@ def show(entry: Entry, name: str, loaded: Target, servers: Servers) -> str:
         return DISAGREES
     if entry.finding is None:
         return AGREES
-    oracle = entry.finding.as_accuracy.oracle
+    finding = entry.finding.as_accuracy
     with open_triage(entry, name, loaded, BACKEND, servers) as triage:
-        report = triage.examine(entry.case, oracle, clean=True)
-    return AGREES if examines(report, oracle) else f"not examined: {report.outcome}"
+        report = triage.examine(entry.case, finding.oracle, clean=True)
+    again = report.finding_of(finding.oracle)
+    if again and again.shares_output(finding):
+        return DISAGREES
+    return AGREES if examines(report, finding.oracle) else f"not examined: {report.outcome}"
 
 
-def main(target: str, paths: list[str]) -> None:
+def main(target: str, seconds: float, paths: Sequence[str]) -> None:
+    """Prints the lines."""
     start_worker_server()
+    end = time.monotonic() + seconds
     with Servers() as servers:
-        for path in paths:
+        for number, path in enumerate(paths):
+            if number and time.monotonic() > end:
+                break
             try:
                 shown = replay(Path(path), target, servers)
             except UsageError as error:
@@ -56,4 +66,4 @@ def main(target: str, paths: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], float(sys.argv[2]), sys.argv[3:])

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from benchmarks.archaeology.plan import Period
-from benchmarks.archaeology.processes import run_forked
+from benchmarks.archaeology.processes import LATE, run_forked
 from benchmarks.archaeology.replay import AGREES, DISAGREES
 from benchmarks.releases import ROOT, install, json_of
 from fuzz import corpus
 
-GRADING = 60
-"""Seconds for the severity of a finding that its run had no time to grade."""
+GRADING = 40.0
+"""Seconds in which a repaired finding is shrunk, explained and graded."""
+REPLAYING = 25.0
+"""Seconds after which a process begins no other case that it replays."""
 EXTRA = 90
 """Seconds after its budget in which a process may still end by itself."""
+LATEST = 45
+"""Seconds after the last moment in which work may begin, when all of it is ended."""
+MOST_REPAIRED = 3
+"""Repaired cases with the same oracle, outputs and symptom that are finished."""
+SHRINK, EXPLAIN = "shrunk", "explained"
+"""The folders of what is finished, and how."""
 SEARCHES = "runs"
 """The folder of what searches found."""
 CASES = 24
 """Refused cases after which a release is taken for one that refuses them all."""
 Found = dict[str, Any]
+Chain = Sequence[Sequence[Period]]
 
 
 class OutOfTime(Exception):
@@ -45,7 +56,8 @@ class Failed(Exception):
 class Workshop:
     """The folder with all results, and the processes that may run at once.
 
-    A search ends after `cases` or `seconds`, whichever come first; 0 is no limit. `until` is by time.monotonic.
+    A search ends after `cases` or `seconds`, whichever come first; 0 is no limit. `until` is by time.monotonic. A
+    repaired finding is shrunk, explained and graded in `grading` seconds.
     """
 
     folder: Path
@@ -54,6 +66,7 @@ class Workshop:
     wheels: Path | None = None
     until: float = float("inf")
     cases: int = 0
+    grading: float = GRADING
     slots: queue.Queue[tuple[int, ...]] = field(default_factory=queue.Queue, repr=False)
     locks: defaultdict[str, Lock] = field(default_factory=lambda: defaultdict(Lock), repr=False)
     failed: dict[str, Found] = field(default_factory=dict, repr=False)
@@ -85,10 +98,10 @@ class Workshop:
     @contextmanager
     def slot(self) -> Iterator[tuple[int, ...]]:
         """Processors, of no other job where there are enough. Raises OutOfTime where nothing may begin any more."""
-        if time.monotonic() > self.until:
-            raise OutOfTime
         cpus = self.slots.get()
         try:
+            if time.monotonic() > self.until:
+                raise OutOfTime
             yield cpus
         finally:
             self.slots.put(cpus)
@@ -113,9 +126,19 @@ class Workshop:
                 temporary.rename(path)
         return json.loads(path.read_text(encoding="utf-8"))
 
-    def time_limit(self, seconds: float) -> float | None:
-        """Seconds after which a process with a budget is ended; None where searches have none."""
-        return seconds + EXTRA if self.seconds else None
+    def run(self, release: str, module: str, *arguments: str, seconds: float | None) -> tuple[int, str, str]:
+        """Runs a module with a release: (exit code, output, errors). `seconds` are its budget, None where it has none.
+
+        Raises OutOfTime where it may not begin any more, or would not have ended long after that moment.
+        """
+        folder = self.install(release)
+        with self.slot() as cpus:
+            left = self.until + LATEST - time.monotonic()
+            timeout = left if seconds is None else min(seconds + EXTRA, left)
+            ran = run_forked(folder, module, *arguments, timeout=timeout if timeout < float("inf") else None, cpus=cpus)
+        if ran[0] == LATE and timeout == left:
+            raise OutOfTime
+        return ran
 
     def done(self, name: str) -> Any:
         """The JSON value in a file of the folder, None where it is not there."""
@@ -131,85 +154,75 @@ class Workshop:
         """What a release has of the targets: the `lines` of the module `probe`, or the `error` of it."""
 
         def make() -> Found:
-            with self.slot() as cpus:
-                folder = self.install(release)
-                arguments = (str(targets), str(folder))
-                code, output, errors = run_forked(folder, "benchmarks.archaeology.probe", *arguments, cpus=cpus)
+            arguments = (str(targets), str(self.install(release)))
+            code, output, errors = self.run(release, "benchmarks.archaeology.probe", *arguments, seconds=None)
             lines = [json.loads(line) for line in output.splitlines()]
             return {"error": f"{release}: {errors.strip()[-300:]}"} if code else {"lines": lines}
 
         return self.kept(f"probes/{release}.json", make)
 
-    def search(self, period: Period, text: str, newer: Period | None = None) -> Found:
-        """What a run of a target finds in a period's last release; the findings' paths are those in the folder.
-
-        What was found in the `newer` period and shows here as well is known to the run, which spends no time on it.
-        """
+    def search(self, period: Period, text: str) -> Found:
+        """What disagrees of a target in a period's last release; the findings' paths are those in the folder."""
         name = search_name(period, text)
 
         def make() -> Found:
             entries = self.folder / name
             shutil.rmtree(entries, ignore_errors=True)
-            if newer is not None:
-                self.copy_known(self.folder / search_name(newer, text), entries, period.last, text)
-            with self.slot() as cpus:
-                arguments = (text, str(entries), f"{self.seconds:g}", str(self.cases))
-                module, limit = "benchmarks.archaeology.search", self.time_limit(self.seconds)
-                ran = json_of(run_forked(self.install(period.last), module, *arguments, timeout=limit, cpus=cpus))
+            arguments = (text, str(entries), f"{self.seconds:g}", str(self.cases))
+            module, budget = "benchmarks.archaeology.search", self.seconds or None
+            ran = json_of(self.run(period.last, module, *arguments, seconds=budget))
             if "error" not in ran and ran["cases"] == ran["rejected"] < CASES:
                 ran["error"] = f"the time ended after {ran['cases']} cases, which were all refused"
             for one in ran["findings"]:
-                one["path"] = str(Path(one["path"]).resolve().relative_to(self.folder.resolve()))
+                one["path"] = self.name_in_folder(Path(one["path"]))
             return ran | {"release": period.last}
 
         return self.kept(f"{name}.json", make)
 
-    def copy_known(self, known: Path, entries: Path, release: str, text: str) -> None:
-        """Copies the entries of another search that disagree in a release as well."""
-        saved = [{"path": str(path.relative_to(self.folder))} for path in sorted(known.rglob("*.yaml"))]
-        for path, now in self.replayed(release, text, saved).items():
-            if now["shows"] == DISAGREES:
-                copy = entries / (self.folder / path).relative_to(known)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(self.folder / path, copy)
+    def name_in_folder(self, path: Path) -> str:
+        """A path as it is seen from the folder."""
+        return str(path.resolve().relative_to(self.folder.resolve()))
 
-    def follow(self, text: str, chain: Sequence[Sequence[Period]]) -> list[Found]:
-        """Takes what was found in the oldest period of a chain to the next, and what shows there to the one after it.
+    def follow(self, text: str, chain: Chain, number: int) -> Found:
+        """The step of that number in a chain: what was found in its oldest period goes from step to step as long as it
+        shows.
 
         A chain holds pairs of neighbouring periods, the oldest first. Raises Failed where the search failed.
         """
-        period = chain[0][0]
+        oldest, (old, new) = chain[0][0], chain[number]
 
         def make() -> Found:
-            ran, steps = self.search(period, text), list[Found]()
+            if number:
+                return self.step(text, old, new, self.follow(text, chain, number - 1)["still"])
+            ran = self.search(oldest, text)
             if "error" in ran:
                 return {"error": ran["error"]}
-            alive = [one | {"found_in": ran["release"]} for one in ran["findings"] if one["seen"] == "new"]
-            for old, new in chain:
-                steps.append(self.step(text, old, new, alive))
-                alive = steps[-1]["still"]
-            return {"steps": steps}
+            return self.step(text, old, new, [one | {"found_in": ran["release"]} for one in ran["findings"]])
 
-        made = self.kept(steps_name(period, text), make)
+        made: Found = self.kept(step_name(oldest, text, new), make)
         if "error" in made:
             raise Failed(made["error"])
-        return list(made["steps"])
+        return made
 
     def step(self, text: str, old: Period, new: Period, findings: list[Found]) -> Found:
         """What becomes of findings from one period to the next.
 
-        `repaired` agree on the newer and disagree on the older one, `still` disagree on the newer, `unconfirmed` agree
-        on both, and `unexamined` could not be examined on the newer.
+        `repaired` agree on the newer and disagree on the older one, `similar` is the number of those that are like some
+        of these, `still` disagree on the newer, `unconfirmed` agree on both, and `unexamined` could not be examined on
+        the newer.
         """
         now = self.replayed(new.first, text, findings)
         gone = [one for one in findings if now[one["path"]]["shows"] == AGREES]
         before = self.replayed(old.last, text, gone)
         sure = [one for one in gone if before[one["path"]]["shows"] == DISAGREES]
+        chosen = choose_repaired(sure)
         return {
             "target": name_of(text),
+            "text": text,
             "older": old.last,
             "newer": new.first,
-            "repaired": [one | now[one["path"]] for one in sure],
+            "repaired": chosen,
+            "similar": len(sure) - len(chosen),
             "unconfirmed": [one for one in gone if one not in sure],
             "still": [one for one in findings if now[one["path"]]["shows"] == DISAGREES],
             "unexamined": [
@@ -217,37 +230,115 @@ class Workshop:
             ],
         }
 
-    def replayed(self, release: str, text: str, findings: list[Found]) -> dict[str, Found]:
-        """The lines of the module `replay` by the path in the folder."""
-        if not findings:
-            return {}
-        paths = [str((self.folder / one["path"]).resolve()) for one in findings]
-        with self.slot() as cpus:
-            folder, limit = self.install(release), self.time_limit(30 * len(paths))
-            module = "benchmarks.archaeology.replay"
-            _, output, errors = run_forked(folder, module, text, *paths, timeout=limit, cpus=cpus)
-        lines = {line["path"]: line for line in map(json.loads, output.splitlines())}
-        lost = {"needs": [], "shows": f"not run: {errors.strip()[-300:]}"}
+    def replayed(self, release: str, text: str, findings: Sequence[Found]) -> dict[str, Found]:
+        """The lines of the module `replay` by the path in the folder. No process takes long; what each told is kept."""
+        lines = dict[str, Found]()
+        while left := [one["path"] for one in findings if one["path"] not in lines]:
+            lines |= self.kept(replay_name(release, left), partial(self.replay_some, release, text, left))["lines"]
+        return lines
+
+    def replay_some(self, release: str, text: str, paths: Sequence[str]) -> Found:
+        """The `lines` of the first of these paths, as many as there is time for."""
+        full = [str((self.folder / path).resolve()) for path in paths]
+        module, arguments = "benchmarks.archaeology.replay", (text, f"{REPLAYING:g}", *full)
+        _, output, errors = self.run(release, module, *arguments, seconds=REPLAYING)
+        told = {line["path"]: line for line in map(json.loads, output.splitlines())}
+        found = {path: told[one] for path, one in zip(paths, full, strict=True) if one in told}
+        lost = {paths[0]: {"needs": [], "shows": f"not run: {errors.strip()[-300:]}"}}
         return {
-            one["path"]: {name: lines.get(path, lost)[name] for name in ("needs", "shows")}
-            for one, path in zip(findings, paths, strict=True)
+            "lines": {path: {name: one[name] for name in ("needs", "shows")} for path, one in (found or lost).items()}
         }
 
-    def finished(self, release: str, text: str, found: Found) -> Found:
-        """What changes in a finding that its search had no time to shrink to the end or to grade; empty for others."""
+    def finished(self, step: Found, found: Found) -> Found:
+        """A repaired finding once it is shrunk, explained and graded on the older release of its step.
+
+        The shrunk case counts where it disagrees there and agrees on the newer release. Shrinking may slip to another
+        cause, which is not repaired: the unshrunk case is explained and graded then, with `slipped`. What the newer
+        release shows after all, or the older one does not, has `repaired` False.
+        """
 
         def make() -> Found:
-            path = self.folder / found["path"]
-            budget = ("--grade", "--seconds", str(GRADING), "--backend", "cpu", "--target", text)
-            with self.slot() as cpus:
-                arguments = ("shrink", str(path), *budget)
-                run_forked(self.install(release), "fuzz", *arguments, timeout=self.time_limit(GRADING), cpus=cpus)
-            needs = self.replayed(release, text, [found])[found["path"]]["needs"]
-            return {"severity": corpus.read(path).severity, "needs": needs or found["needs"]}
+            after = self.finish(SHRINK, step["older"], found)
+            if self.is_repaired(step, found, after):
+                return self.told(step, found, after) | {"repaired": True, "slipped": False}
+            if not self.is_repaired(step, found, found["path"]):
+                return {"repaired": False}
+            after = self.finish(EXPLAIN, step["older"], found)
+            return self.told(step, found, after) | {"repaired": True, "slipped": True}
 
-        if found["severity"] is not None and not found["cut_off"]:
-            return {}
         return self.kept(finish_name(found), make)
+
+    def finish(self, how: str, release: str, found: Found) -> str:
+        """The path of a copy of an entry that is shrunk, or explained, and graded."""
+        unshrunk = self.folder / found["path"]
+        folder = self.folder / how / found["path"].removesuffix(".yaml")
+        grading = f"{self.grading:g}"
+
+        def make() -> Found:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            path = str(shutil.copy(unshrunk, folder))
+            if how == SHRINK:
+                ran = self.run(release, *shrink_command(found, path, grading), seconds=self.grading)
+            else:
+                module = "benchmarks.archaeology.explain"
+                ran = self.run(release, module, found["text"], grading, path, seconds=self.grading)
+            (after,) = folder.glob("*.yaml")
+            return {"path": self.name_in_folder(after), "told": ran[2].strip()[-300:]}
+
+        def grade() -> Found:
+            ran = self.run(
+                release, *shrink_command(found, str(self.folder / path), grading, "--grade"), seconds=self.grading
+            )
+            return {"told": ran[2].strip()[-300:]}
+
+        path = str(self.kept(f"{how}/{found['path']}.json", make)["path"])
+        if how == SHRINK and corpus.read(self.folder / path).grade is None:
+            # Shrinking took all the time.
+            self.kept(f"grade/{found['path']}.json", grade)
+        return path
+
+    def is_repaired(self, step: Found, found: Found, path: str) -> bool:
+        """Whether an entry disagrees on the older release of a step and agrees on the newer one."""
+        one, text = {"path": path}, found["text"]
+        return self.replayed(step["newer"], text, [one])[path]["shows"] == AGREES and (
+            self.replayed(step["older"], text, [one])[path]["shows"] == DISAGREES
+        )
+
+    def told(self, step: Found, found: Found, path: str) -> Found:
+        """What the entry of a repaired finding says, as far as the table needs it."""
+        entry = corpus.read(self.folder / path)
+        assert entry.finding is not None
+        finding, seen = entry.finding, entry.provenance
+        needs = self.replayed(step["older"], found["text"], [{"path": path}])[path]["needs"]
+        return {
+            "oracle": finding.oracle, "output": finding.output, "symptom": finding.symptom, "message": finding.message,
+            "severity": entry.severity, "verdict": seen.adjudication.name, "cut_off": seen.cut_off,
+            "elements": entry.case.elements(), "needs": needs, "finished": path,
+        }  # fmt: skip
+
+
+def sign_of(found: Found) -> tuple[str, str, str]:
+    """Oracle, outputs and symptom."""
+    return found["oracle"], found["output"], found["symptom"]
+
+
+def choose_repaired(found: Sequence[Found]) -> list[Found]:
+    """Of those with the same oracle, outputs and symptom so many: with different options first, the smallest first."""
+    chosen = list[Found]()
+    groups, seen = defaultdict[object, list[tuple[int, Found]]](list), Counter[str]()
+    for one in sorted(found, key=lambda one: one["elements"]):
+        options = repr((*sign_of(one), sorted(one["options"].items())))
+        groups[sign_of(one)].append((seen[options], one))
+        seen[options] += 1
+    for group in groups.values():
+        chosen += [one for _, one in sorted(group, key=lambda each: each[0])[:MOST_REPAIRED]]
+    return chosen
+
+
+def shrink_command(found: Found, path: str, seconds: str, *options: str) -> tuple[str, ...]:
+    """The module `fuzz` with the arguments that shrink or grade an entry."""
+    return "fuzz", "shrink", path, "--seconds", seconds, "--backend", "cpu", "--target", found["text"], *options
 
 
 def name_of(text: str) -> str:
@@ -260,14 +351,19 @@ def search_name(period: Period, text: str) -> str:
     return f"{SEARCHES}/{period.last}/{name_of(text)}"
 
 
-def steps_name(period: Period, text: str) -> str:
-    """Where it is kept what becomes of a target's findings in a period."""
-    return f"steps/{period.last}/{name_of(text)}.json"
+def step_name(oldest: Period, text: str, newer: Period) -> str:
+    """Where it is kept what becomes of a target's findings in a period once they reach a newer one."""
+    return f"steps/{oldest.last}/{name_of(text)}/{newer.first}.json"
 
 
 def finish_name(found: Found) -> str:
     """Where it is kept what a repaired finding is once it is shrunk and graded."""
     return f"finished/{found['path']}.json"
+
+
+def replay_name(release: str, paths: Sequence[str]) -> str:
+    """Where it is kept what some entries showed."""
+    return f"replays/{release}/{hashlib.sha256(' '.join(paths).encode()).hexdigest()[:16]}.json"
 
 
 def relative(path: Path) -> Path:

@@ -29,15 +29,28 @@ def is_of_toolchain(found: Found) -> bool:
 
 
 def repaired(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One finding of each cause that was repaired, with `target` and `newer`, the release that repaired it."""
+    """One finding of each cause that was repaired, with `target` and `newer`, the release that repaired it.
+
+    What an unshrunk case needs says nothing of its cause: it is one more case of what a shrunk one shows with the same
+    oracle, outputs and symptom.
+    """
     causes: dict[tuple[object, ...], dict[str, Any]] = {}
+    shrunk = set[tuple[object, ...]]()
     for step in result["steps"]:
         for found in step["repaired"]:
-            key = (step["target"], step["newer"], *cause(found))
+            is_shrunk = found.get("slipped") is False
+            place = step["target"], step["newer"]
+            key = (*place, is_shrunk, *cause(found if is_shrunk else {**found, "needs": ()}))
+            if is_shrunk:
+                shrunk.add((*place, *cause({**found, "needs": ()})))
             one = {**found, "target": step["target"], "newer": step["newer"]}
             if key not in causes or rank(one) < rank(causes[key]):
                 causes[key] = one
-    return list(causes.values())
+    return [
+        one
+        for (target, newer, is_shrunk, *sign), one in causes.items()
+        if is_shrunk or (target, newer, *sign) not in shrunk
+    ]
 
 
 def rank(found: Found) -> tuple[int, int]:
@@ -55,11 +68,14 @@ def describe(result: Mapping[str, Any]) -> str:
     parts = [
         f"{len(result['releases'])} releases, {len(result['pairs'])} pairs; {result['searches']} searches of "
         f"{budget}, {places} steps of a target from one release to the next, "
-        f"{result['left']} searches and steps left; {len(result['absent'])} times a release lacks a target.",
+        f"{result['left']} searches and steps and {result['unfinished']} repaired findings left; "
+        f"{len(result['absent'])} times a release lacks a target.",
         summary("Repaired", bugs),
         summary("Of these in the drawn third of the pairs", [one for one in bugs if one["newer"] in drawn]),
         f"Apart: {sum(map(is_of_toolchain, found))} no longer fail to compile or to import, "
         f"{sum(not is_certified(one) for one in found)} without a verdict for the kernel, "
+        f"{sum(step['similar'] for step in result['steps'])} similar to these and not finished, "
+        f"{sum(one.get('slipped', False) for one in found)} whose shrunk case slipped to another cause, "
         f"{count(result, 'unconfirmed')} findings agreed on both releases when they were run again, "
         f"{count(result, 'unexamined')} could not be examined on the newer one.",
         table(sorted(bugs, key=lambda one: (result["releases"].index(one["newer"]), one["target"])), drawn),
@@ -97,8 +113,4 @@ def table(bugs: Iterable[Found], drawn: set[str]) -> str:
 
 def newest(findings: Iterable[Found]) -> list[str]:
     """One line for each cause that shows in the newest release."""
-    seen = {(one["target"], *cause(one)): one for one in findings if one["verdict"] != "reference"}
-    return sorted(
-        f"- {one['target']}: {one['oracle']} {one['symptom']} of {one['output']}, {one['severity'] or 'not graded'}"
-        for one in seen.values()
-    )
+    return sorted({f"- {one['target']}: {one['oracle']} {one['symptom']} of {one['output']}" for one in findings})
