@@ -170,7 +170,8 @@ def summary(judgement: Result) -> Result:
     """What is kept of a judgement."""
     findings = [f"{one['severity']} {one['oracle']}/{one['symptom']} {one['message']}" for one in judgement["findings"]]
     kept = ("verdict", "reason", "seconds", "cases", "own_rule", "launches", "codes", "notes", "dims")
-    return {**{name: judgement[name] for name in kept}, "findings": findings}
+    cases = [one["case"] for one in judgement["findings"]]
+    return {**{name: judgement[name] for name in kept}, "findings": findings, "cases_found": cases}
 
 
 def is_unexpected(result: Result) -> bool:

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from fuzz.judge.problem.description import ProblemDescription, Setting
-from fuzz.judge.processes.isolated_worker import IN_TF32, LOAD_SECONDS, IsolatedWorker, ProblemProcess
+from fuzz.judge.processes.isolated_worker import (
+    IN_TF32,
+    LOAD_SECONDS,
+    IsolatedWorker,
+    ProblemProcess,
+    start_solution,
+)
 from fuzz.judge.processes.requests import (
     Compare,
     Describe,
@@ -22,6 +28,7 @@ from fuzz.judge.processes.requests import (
     Refusal,
     Restore,
     RunProblem,
+    SolutionConfig,
     SolutionReport,
     TensorWords,
 )
@@ -33,9 +40,15 @@ from fuzz.worker import patience
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import WorkerCrash
 from fuzz.worker.protocol import Report, report_outcome
-from tests.judge.problems import LINEAR, RELU, write
+from tests.judge.problems import LINEAR, RELU, as_solution, write
 
 KILLED_AT = 13
+LITTLE_MEMORY = 1 << 30
+FILL_MEMORY = f"""if x.numel() == {KILLED_AT} and not x.is_meta:
+            held = b"1" * {LITTLE_MEMORY}
+            time.sleep(0.5)
+        """
+"""Fills the memory of a process in one case, for long enough to be seen."""
 
 
 def test_a_new_process_knows_the_description(tmp_path: Path) -> None:
@@ -158,6 +171,26 @@ def test_what_the_problem_refuses_as_well_is_no_mistake_and_no_refusal(
     refuses = answer is None and isinstance(ended, Rejected)
     assert isinstance(report, Report) and report.rejected == (answer is not None or refuses) != bool(report.findings)
     assert worker.log.rejected == refuses and worker.log.calls == 1
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_solution_is_to_blame_for_memory_that_the_problem_itself_does_not_need(tmp_path: Path, both: bool) -> None:
+    large = "import time\n" + RELU.replace("return torch", FILL_MEMORY + "return torch")
+    problem = start(tmp_path, large if both else RELU)
+    path = write(tmp_path, "solution", as_solution(large))
+    config = SolutionConfig("kernelbench", path, "cpu", tmp_path)
+    solution = start_solution(config, LITTLE_MEMORY, 60.0, Deadline())
+    try:
+        description = problem.call(Describe())
+        worker = IsolatedWorker(problem, solution, description)
+        arguments = {name: Argument(("N",), "float32", recipe("normal")) for name in description.arguments}
+        ran = worker.run(Case(description.name, (Call({"N": KILLED_AT}, arguments, {}),)))
+    finally:
+        solution.stop()
+        problem.worker.stop()
+    assert isinstance(ran, Report) and ran.rejected == both and worker.log.rejected == 0
+    assert [one.symptom for one in ran.findings] == ([] if both else ["out-of-memory"])
+    assert [f"at N={KILLED_AT}: it takes 1" in note for note in worker.log.notes] == ([True] if both else [])
 
 
 def test_equal_outputs_of_a_case_are_compared_once() -> None:

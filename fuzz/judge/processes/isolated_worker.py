@@ -23,6 +23,7 @@ from fuzz.judge.processes.requests import (
     DiagnoseOutputs,
     GetSetting,
     Load,
+    MeasureMemory,
     OutputComparison,
     Outputs,
     ProblemConfig,
@@ -39,7 +40,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Verdict, finding_order
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.model.outcome import NotRun, Raised, Rejected, Returned
+from fuzz.model.outcome import NotRun, OutOfMemory, Raised, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
@@ -52,6 +53,8 @@ LOAD_SECONDS = 240.0
 COMPARED = 4
 """The last comparisons that are kept: a case that disagrees is confirmed by running it again up to ten times."""
 IN_TF32 = "products of float32 may be in tf32, as those of tl.dot are by default: the bound allows for that"
+MEMORY_FACTOR = 4
+"""A solution may need so many times the memory that the problem's own code takes for the same case."""
 LISTED = 1 << 16
 """Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
 
@@ -91,6 +94,15 @@ class ProblemProcess:
             self.description = answer
         return answer
 
+    def measure_memory(self, case: Case) -> int | Refusal:
+        """The bytes that the problem's own code takes for a case, in a process of its own that has run nothing."""
+        fresh = replace(self, worker=self.worker.clone(), has_ended=True)
+        try:
+            answer: int | Refusal = fresh.call(MeasureMemory(case))
+            return answer
+        finally:
+            fresh.worker.stop()
+
     def setting(self, dims: Mapping[str, int]) -> Setting | Refusal:
         """What a solution is given at these dims."""
         key = tuple(sorted(dims.items()))
@@ -104,7 +116,8 @@ class RunLog:
     """What examinations of a solution have shown so far. `conduct` holds reasons why it is no honest solution.
 
     `returned` and `rejected` count requests by their outcome; `rejection` is what the last one that it refused raised.
-    `configs` is the most configurations that an autotuner chose from.
+    `configs` is the most configurations that an autotuner chose from. `shortage` says which case was left out first, as
+    the problem's own code needs much memory for it too.
     """
 
     cases: int = 0
@@ -121,6 +134,7 @@ class RunLog:
     in_tf32: bool = False
     configs: int = 0
     worst: float = 0.0
+    shortage: str = ""
 
     def add(self, case: Case, report: SolutionReport) -> None:
         self.calls += max(len(report.outputs), 1)
@@ -143,7 +157,7 @@ class RunLog:
     @property
     def notes(self) -> list[str]:
         """What is to be said of a solution beside what is wrong."""
-        return [*filter(None, [self.renamed, IN_TF32 if self.in_tf32 else ""])]
+        return [*filter(None, [self.renamed, IN_TF32 if self.in_tf32 else "", self.shortage])]
 
 
 @dataclass
@@ -255,10 +269,13 @@ class IsolatedWorker:
             self.description, words, given, launch, tuple(steps), races, copies, seconds, fill, benchmarks
         )
         answer = self.solution.call(request)
+        raise_refusal(answer, by_solution=True)
+        assert isinstance(answer, SolutionReport | WorkerCrash)
+        if isinstance(answer.outcome, OutOfMemory) and not steps and (reason := self.find_shortage(case)):
+            self.log.shortage = self.log.shortage or reason
+            return report_outcome(Rejected(reason))
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)
-        raise_refusal(answer, by_solution=True)
-        assert isinstance(answer, SolutionReport)
         if isinstance(answer.outcome, Raised | Rejected) and (reason := self.find_refusal(case)):
             self.log.add(case, replace(answer, outcome=NotRun(reason)))
             return report_outcome(Rejected(reason))
@@ -272,6 +289,16 @@ class IsolatedWorker:
         """Why the problem's own code refuses a call of a case, which then shows nothing of the solution; or nothing."""
         answers = (self.problem.call(RunProblem(Case(case.target, (call,)))) for call in case.calls)
         return next((answer.text for answer in answers if isinstance(answer, Refusal)), "")
+
+    def find_shortage(self, case: Case) -> str:
+        """Why a case needs too much memory here whoever computes it; empty where the solution is to blame."""
+        for call in case.calls:
+            needed = self.problem.measure_memory(Case(case.target, (call,)))
+            if isinstance(needed, Refusal) or MEMORY_FACTOR * needed >= self.solution.memory:
+                taken = needed.text if isinstance(needed, Refusal) else f"it takes {needed >> 20} MiB"
+                where = " ".join(f"{name}={size}" for name, size in call.dims.items())
+                return f"left out where the problem's own code needs much memory too, as at {where}: {taken}"
+        return ""
 
     def report(self, case: Case, ran: SolutionReport, *, by_own_rule: bool = False) -> Report:
         """The report on a case that the solution has returned from."""

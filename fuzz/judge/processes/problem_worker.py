@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -12,8 +14,9 @@ from typing import Any
 import torch
 
 from fuzz.backends import BACKENDS, DEFAULT
+from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import gradients, make_writable
-from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, read_words
+from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, allocate_buffer, read_words
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.judge.formats import load_problem
 from fuzz.judge.formats.base import Problem, Tensors
@@ -28,6 +31,7 @@ from fuzz.judge.processes.requests import (
     DiagnoseOutputs,
     GetSetting,
     MakeValues,
+    MeasureMemory,
     OutputComparison,
     Outputs,
     ProblemConfig,
@@ -51,6 +55,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.dispatch import NoRule
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import EagerError
+from fuzz.worker.system import resident
 
 LEAST_WORK, STATED_WORK = Work(1 << 20, 1 << 27), Work(1 << 23, 1 << 28)
 """What any case may take, and one at dims that the problem states; others may take as much as the first one."""
@@ -104,6 +109,8 @@ class ProblemHandler:
         if isinstance(request, RunProblem):
             self.eager_outputs(self.examination(request.case, {}))
             return None
+        if isinstance(request, MeasureMemory):
+            return self.measure_memory(request.case)
         if isinstance(request, DiagnoseOutputs):
             return self.diagnose(request)
         assert isinstance(request, AdjudicateOutputs)
@@ -171,11 +178,25 @@ class ProblemHandler:
             return OutputComparison(None, own_rule=own_rule, refusal=str(error))
         return OutputComparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
 
-    def eager_outputs(self, exam: Examination) -> dict[str, torch.Tensor]:
-        """The outputs of the problem's own code in the dtypes of the case."""
+    def measure_memory(self, case: Case) -> int:
+        """The bytes by which this process grows while it runs the problem's own code on a case.
+
+        Tensors lie as the solution's do: some operations of PyTorch need far more for some layouts.
+        """
+        exam, before = self.examination(case, {}), resident(os.getpid())
+        buffers = {
+            name: allocate_buffer(name, value, case.last.dims, DEFAULT.device)
+            for name, value in case.last.arguments.items()
+        }
+        with GuardedAllocations():
+            self.eager_outputs(exam, {name: one.tensor for name, one in buffers.items()})
+        return max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+
+    def eager_outputs(self, exam: Examination, placed: Tensors | None = None) -> dict[str, torch.Tensor]:
+        """The outputs of the problem's own code in the dtypes of the case, of `placed` tensors where they are given."""
         call = exam.case.last
         inputs, cotangents = reference_inputs(exam, 0)
-        tensors = {name: value.clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        tensors = placed or {name: value.clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         floats = [named for name in tensors if (named := call.arguments[name]).is_float]
         dtype = TORCH_DTYPES[floats[0].dtype] if floats else torch.get_default_dtype()
         dims = self.all_dims(call.dims)

@@ -158,6 +158,16 @@ class RunProblem:
 
 
 @dataclass(frozen=True)
+class MeasureMemory:
+    """To a problem's process that has run nothing: run its own code on a case as the solution is run.
+
+    The response is the bytes by which the process grew, or a Refusal.
+    """
+
+    case: Case
+
+
+@dataclass(frozen=True)
 class AdjudicateOutputs:
     """To the problem: the verdict on outputs that disagree. The response is a Verdict."""
 
