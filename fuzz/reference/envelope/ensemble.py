@@ -146,7 +146,7 @@ class InputMode(EnsembleMode):  # type: ignore[no-untyped-call]
         decides, is_view, is_mutable = _effects(func)
         for t in (out,) if type(out) is EnsembleTensor else _wrapped_in((out,)):
             t.is_reduced |= is_reduced
-            if decides or not (t.stacked.is_floating_point() or is_view):
+            if decides or not (is_view or t.stacked.is_floating_point()):
                 if decides or any(x.stacked.is_floating_point() for x in operands):
                     self.noise.decide_(t.stacked)
         self.writes_reduced |= is_reduced and is_mutable
@@ -207,8 +207,14 @@ def unwrap(x: Any) -> Any:
 
 def align(args: Sequence[Any], count: int) -> list[Any]:
     """Operands as stacked tensors that broadcast: logical ranks padded with 1 behind the member dim."""
-    if all(type(a) is EnsembleTensor for a in args) and len({a.stacked.dim() for a in args}) == 1:
-        return [a.stacked for a in args]
+    if len(args) == 2:  # Nearly all operations, without a loop.
+        x, y = args
+        if type(x) is EnsembleTensor:
+            if type(y) is EnsembleTensor:
+                if x.stacked.dim() == y.stacked.dim():
+                    return [x.stacked, y.stacked]
+            elif not isinstance(y, Tensor):
+                return [x.stacked, y]
     rank = max([a.dim() for a in args if isinstance(a, Tensor)], default=0)
     stacks = [pad(a, rank) for a in args]
     if rank and any(type(a) is EnsembleTensor and not a.dim() and a.dtype in INTEGERS for a in args):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
-from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
+from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES
 
@@ -236,9 +237,7 @@ def _expected(rows: Tensor, is_reduced: bool, noise: MemberNoise, replicas: int 
     working, weights = rows[:, first:], None
     if noise.input_rows and rows.shape[1] > 1:
         if is_reduced:
-            weights = torch.ones(working.shape[1], dtype=torch.float64)
-            weights[[row - first for row in noise.input_rows]] /= SAFETY
-            weights = weights.to(rows.device).view(-1, *(1,) * (rows.dim() - 2))
+            weights = noise.weights.to(rows.device).view(-1, *(1,) * (rows.dim() - 2))
         else:
             working = rows[:, noise.step_rows]
     spread = _spread(working, value, weights)
@@ -260,7 +259,7 @@ def _spread(others: Tensor, value: Tensor, weights: Tensor | None = None) -> Ten
         return torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
     distance = (others - value).abs_()
     spread = (distance if weights is None else distance.mul_(weights)).amax(1)
-    if bool(torch.isfinite(spread).all()):
+    if not spread.numel() or float(spread.amax()) < math.inf:  # A NaN is not less.
         return spread
     equal = (others == value) | (torch.isnan(others) & torch.isnan(value))
     distance = torch.where(equal, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)

@@ -7,14 +7,14 @@ depends on the seed and s alone, so that a member's noise does not depend on whi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools
+from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import (
     LARGEST,
@@ -33,8 +33,6 @@ GOLDEN: Final = -7046029254386353131
 """2^64 divided by the golden ratio, as int64."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
-Noise = Callable[[str, float], Tensor]
-"""Noise of a kind and factor."""
 
 
 class StackTooLarge(BaseException):
@@ -151,11 +149,11 @@ class MemberNoise:
         if pool is None:
             pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
             self._pools[kind, factor] = pool
-        shape, strides, size = self._layout(row)
-        values = pool.columns(self.offset, self.offset + min(size, SPAN))
+        layout = self._layouts.get(row)
+        shape, strides, size = self._layout(row) if layout is None else layout
         if strides:
-            return values.as_strided(shape, strides, self.offset)
-        tile = values[:, self.offset : self.offset + SPAN]
+            return pool.window(self.offset, size, shape, strides)
+        tile = pool.columns(self.offset, self.offset + SPAN)[:, self.offset : self.offset + SPAN]
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
         return tiled[:, :size].view(self.count, *row)
 
@@ -163,24 +161,23 @@ class MemberNoise:
         """(shape, strides, size) of a draw for `row`: shape with members, strides in a pool, elements of the row."""
         layout = self._layouts.get(row)
         if layout is None:
-            layout = self._layouts[row] = (self.count, *row), _strides(row), math.prod(row)
+            layout = self._layouts[row] = (self.count, *row), window_strides(row), math.prod(row)
         return layout
 
-    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterable[tuple[Noise, tuple[Tensor, ...]]]:
-        """The same stacks, in parts that fit the cache where they are longer than the pool, each with its noise."""
+    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterable[tuple[torch.Size, tuple[Tensor, ...]]]:
+        """The same stacks with their row, in parts that fit the cache where they are longer than the pool."""
         size = self._layout(row)[2]
         if size <= SPAN or not all(stack.is_contiguous() for stack in stacks):
-            return [(partial(self._draw, row=row), stacks)]
+            return ((row, stacks),)
         return self._short_parts(row, size, stacks)
 
     def _short_parts(
         self, row: torch.Size, size: int, stacks: tuple[Tensor, ...]
-    ) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
+    ) -> Iterator[tuple[torch.Size, tuple[Tensor, ...]]]:
         flat = [stack.view(*stack.shape[: stack.dim() - len(row)], size) for stack in stacks]
         for start in range(0, size, SPAN):
             short = torch.Size((min(SPAN, size - start),))
-            parts = tuple(stack[..., start : start + SPAN] for stack in flat)
-            yield partial(self._draw, row=short), parts
+            yield short, tuple(stack[..., start : start + SPAN] for stack in flat)
 
     def perturb_input_(self, t: Tensor) -> None:
         """Change each element by 2u of itself, up or down, in the members that perturb inputs.
@@ -193,10 +190,12 @@ class MemberNoise:
             return
         # All members are the same until here.
         given, change, rank = self.first_members(t), 2 * self.precision.u, t.dim() - 1
-        magnitude, finite = given.abs(), torch.isfinite(given)
-        raised = torch.copysign((magnitude * (1 + change)).clamp_(max=self.precision.largest), given)
-        raised = torch.where(finite, raised, given)
-        lowered = torch.where(finite, torch.copysign(magnitude * (1 - change), given), given)
+        magnitude = given.abs()
+        raised = (magnitude * (1 + change)).clamp_(max=self.precision.largest).copysign_(given)
+        lowered = (magnitude * (1 - change)).copysign_(given)
+        if magnitude.numel() and not float(magnitude.amax()) < math.inf:  # A NaN is not less.
+            finite = torch.isfinite(given)
+            raised, lowered = torch.where(finite, raised, given), torch.where(finite, lowered, given)
         stack = t.view(self.replicas, self.count, *t.shape[1:])
         mixed = _mix(magnitude.view(torch.int64), GOLDEN)
         for row in self.input_rows:
@@ -236,10 +235,16 @@ class MemberNoise:
         stack.index_copy_(members, places, stack.index_select(members, places.roll(1)))
         return stack.view_as(t)
 
-    @property
+    @cached_property
     def step_rows(self) -> list[int]:
         """The members at working precision that perturb steps, not inputs."""
         return [row for row, i in enumerate(self.ids, 1) if i > 0 and row not in self.input_rows]
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """By how much distances count, of the members at working precision, so that `SAFETY` times a weight is 1."""
+        weights = [1 / SAFETY if row in self.input_rows else 1.0 for row in range(self.first_working, self.count)]
+        return torch.tensor(weights, dtype=torch.float64)
 
     def decide_(self, t: Tensor) -> None:
         """Make what members that perturb inputs have decided that which the unperturbed member has."""
@@ -265,10 +270,10 @@ class MemberNoise:
         eta = self._unit()
         if tiny:
             self.mark_underflow_(t, t)
-        for noise, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
+        for row, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
             if tiny:
-                part.addcmul_(part.clamp(-eta, eta), noise("tiny", 1.0))
-            part.mul_(noise("factor", factor))
+                part.addcmul_(part.clamp(-eta, eta), self._draw("tiny", 1.0, row))
+            part.mul_(self._draw("factor", factor, row))
         self.offset = (self.offset + _STRIDE) % SPAN
         if self.scale_up:
             self.overflow_(t)
@@ -288,14 +293,14 @@ class MemberNoise:
         stray: what the sum of each replica's unperturbed terms may be off besides, (replicas, *shape).
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
-        row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
+        stack, amplitude = self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
         if self.scale_up and t.dtype is torch.float64:
             self._working(stack).add_((self._working(amplitude) * self.scale_up).mul_(0.0))
-        for noise, (part, size) in self._parts(row, stack, amplitude):
+        for row, (part, size) in self._parts(t.shape[1:], stack, amplitude):
             if tiny:
-                part.addcmul_(size.clamp(max=self._unit()), noise("tiny", 1.0), value=tiny)
+                part.addcmul_(size.clamp(max=self._unit()), self._draw("tiny", 1.0, row), value=tiny)
             if factor:
-                part.addcmul_(size, noise("relative", 1.0), value=factor)
+                part.addcmul_(size, self._draw("relative", 1.0, row), value=factor)
         if stray is not None:
             self._add_stray(stack, stray)
         self.offset = (self.offset + _STRIDE) % SPAN
@@ -307,8 +312,8 @@ class MemberNoise:
     def _add_stray(self, stack: Tensor, stray: Tensor) -> None:
         """Perturb by the noise of the current step times `stray`, (replicas, *shape)."""
         wide = stray.unsqueeze(1) if self.replicas > 1 else stray
-        for noise, (part, size) in self._parts(stray.shape[1:], stack, wide.expand(stack.shape).contiguous()):
-            part.addcmul_(size, noise("relative", 1.0), value=1 / self.precision.u)
+        for row, (part, size) in self._parts(stray.shape[1:], stack, wide.expand(stack.shape).contiguous()):
+            part.addcmul_(size, self._draw("relative", 1.0, row), value=1 / self.precision.u)
 
     def round_constant_(self, t: Tensor, size: float) -> Tensor:
         """Perturb by size*u: the rounding of a constant that the working format does not hold."""
@@ -386,12 +391,3 @@ def _mix(numbers: Tensor, factor: int) -> Tensor:
     """Numbers of int64 times an odd number, the high bits mixed into the low ones."""
     mixed = numbers * factor
     return mixed.bitwise_xor_(mixed >> 31)
-
-
-def _strides(row: torch.Size) -> tuple[int, ...]:
-    """Strides of a draw (members, *row) in a pool; () where the pool is too short and must be tiled."""
-    out, step = [], 1
-    for size in reversed(row):
-        out.append(step)
-        step *= max(size, 1)
-    return (2 * SPAN, *reversed(out)) if step <= SPAN else ()

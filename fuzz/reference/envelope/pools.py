@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "NoisePool", "Pools", "pools", "cache_noise", "perturbs_inputs"]
+__all__ = ["SPAN", "UNIT64", "NoisePool", "Pools", "pools", "cache_noise", "perturbs_inputs", "window_strides"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -24,6 +24,8 @@ FEW: Final = 16
 """Members of a pool of some MiB, which is kept."""
 PATIENCE: Final = 256
 """Stacks after which unused pools of more members are dropped."""
+WINDOWS: Final = 1024
+"""Views of a pool that are kept: cases of one shape take the same ones, in one step after another."""
 Row = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
@@ -93,9 +95,20 @@ class NoisePool:
         self._kind, self._factor, self._ids = kind, factor, ids
         self._unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
         self._missing = bytearray(b"\1") * -(-2 * SPAN // COLUMNS)
+        self._windows: dict[tuple[int, tuple[int, ...]], Tensor] = {}
         self._values = torch.empty((1 + len(ids), 2 * SPAN), dtype=torch.float64)
         if device.type != "cpu":
             self._values = self.columns(0, 2 * SPAN).to(device)
+
+    def window(self, start: int, size: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        """A view of `size` columns from one on, of a shape whose first dim are members."""
+        window = self._windows.get((start, shape))
+        if window is None:
+            if len(self._windows) == WINDOWS:
+                self._windows.clear()
+            window = self.columns(start, start + size).as_strided(shape, strides, start)
+            self._windows[start, shape] = window
+        return window
 
     def columns(self, start: int, stop: int) -> Tensor:
         """The whole pool, of which these columns have been computed."""
@@ -148,6 +161,15 @@ class Pools:
         if key not in self.large:
             self.large[key] = NoisePool(*key)
         return self.large[key]
+
+
+def window_strides(row: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a draw (members, *row) in a pool; () where the pool is too short and must be tiled."""
+    out, step = [], 1
+    for size in reversed(row):
+        out.append(step)
+        step *= max(size, 1)
+    return (2 * SPAN, *reversed(out)) if step <= SPAN else ()
 
 
 pools = Pools()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope.pools import COLUMNS, FEW, PATIENCE, SPAN, NoisePool, Pools
+from fuzz.reference.envelope.pools import COLUMNS, FEW, PATIENCE, SPAN, WINDOWS, NoisePool, Pools, window_strides
 
 CPU = torch.device("cpu")
 
@@ -39,3 +39,13 @@ def test_columns_are_the_same_in_whatever_order_they_are_asked_for(kind: str) ->
     for start, stop in pieces:
         assert torch.equal(pool.columns(start, stop)[:, start:stop], at_once[:, start:stop])
     assert torch.equal(whole(pool), at_once)
+
+
+def test_cases_of_one_shape_share_views_of_a_pool_that_keeps_few_of_them() -> None:
+    pool = NoisePool("factor", 1.5, (1, 2), 2.0**-24, CPU)
+    shape, strides = (3, 2, 5), window_strides((2, 5))
+    views = [pool.window(start, 10, shape, strides) for start in (7, 8, 7)]
+    assert torch.equal(views[0], pool.columns(7, 17)[:, 7:17].view(shape)) and views[0] is views[2]
+    for start in range(WINDOWS):
+        pool.window(start, 10, shape, strides)
+    assert len(pool._windows) <= WINDOWS
