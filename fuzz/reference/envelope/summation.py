@@ -25,6 +25,8 @@ LARGEST_PRODUCT: Final = 1 << 21
 """Terms of all sums of one product of matrices up to which they are added up."""
 TERMS_AT_ONCE: Final = 1 << 16
 """Terms of sums that are added up together: what fits the cache."""
+FEW: Final = 1 << 12
+"""Terms of sums up to which the orders are added up together: what that takes are calls, not additions."""
 WIDE: Final = 128
 """Sums from which on one term of all of them is added at a time, instead of all terms of one sum."""
 ORDERS: Final = 3
@@ -50,9 +52,13 @@ def strays(lost: list[Array], prefixes: bool) -> Array:
     It is the size of the sum of the roundings, which is systematic where terms are equal, plus `DEVIATIONS` times the
     root of the sum of their squares, since in another order it is another walk.
     """
-    add = _accumulate if prefixes else _total
-    walks = [np.abs(add(one)) + DEVIATIONS * np.sqrt(add(np.square(one))) for one in lost]
-    stray: Array = np.max(walks, axis=0)[None]
+    add, (terms, sums) = _accumulate if prefixes else _total, lost[0].shape
+    together, walks = len(lost) if terms * sums <= FEW else 1, []
+    for some in (lost[start : start + together] for start in range(0, len(lost), together)):
+        added = add(np.concatenate([*some, *map(np.square, some)], 1))
+        added = added.reshape(*added.shape[:-1], 2, len(some), sums)
+        walks.append(np.abs(added[..., 0, :, :]) + DEVIATIONS * np.sqrt(added[..., 1, :, :]))
+    stray: Array = np.max(np.concatenate(walks, -2), axis=-2)[None]
     return stray
 
 
@@ -86,6 +92,7 @@ def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
     return torch.cat(measured, -2)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _measure(
     terms: Tensor, orders: Callable[[Array], Iterator[Array]], measure: Measure, prefixes: bool = False
 ) -> Tensor:
@@ -108,14 +115,12 @@ def _orders(columns: Array) -> Iterator[Array]:
     yield _lost_in_tree(columns)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def _lost_in_sequence(columns: Array) -> Array:
     """(n - 1, sums)."""
     sums = _accumulate(columns)
     return _finite(_lost(sums[1:], sums[:-1], columns[1:]))
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def _lost_in_tree(columns: Array) -> Array:
     """(n - 1, sums): the first half is added to the second, again and again."""
     lost, start = np.zeros_like(columns[1:], np.float64), 0
