@@ -61,7 +61,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         precision, contract = pending[0].precision, pending[0].target.contract
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
         wrong = disagreeing_rows(list(compared.values()), pending)
-        suspect = [row for row in suspect_rows(outputs, expected, pending) if row not in wrong][: SUSPECTS - suspects]
+        suspect = sorted({*suspect_rows(outputs, expected, pending)} - {*wrong})[: SUSPECTS - suspects]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
         for row, exam in enumerate(pending):
@@ -70,8 +70,10 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
                 cleared.append(exam)
         if stage == BEFORE_THOROUGH and wrong:
             together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
-        pending = [pending[row] for row in wrong]
-        expected = {name: select_expected(one, wrong) for name, one in expected.items()}
+        if not wrong:
+            break
+        pending, rows = [pending[row] for row in wrong], torch.tensor(wrong)
+        expected = {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
     return cleared
 
 

@@ -62,3 +62,16 @@ def test_half_a_unit_is_a_power_of_two_in_the_format(name: str) -> None:
     assert torch.equal(half_ulp(powers, kind), due)
     assert torch.equal(half_ulp(torch.nextafter(powers * 2, powers)[:-1], kind), due[:-1])
     assert torch.isfinite(half_ulp(torch.tensor([torch.inf, torch.nan], dtype=torch.float64), kind)).all()
+
+
+def test_finite_elements_compare_as_they_do_beside_an_infinite_one() -> None:
+    value = torch.tensor([1.0, -2.0, 0.0, 3.5, 1e-3, 5.0], dtype=torch.float64)
+    output = (value + torch.tensor([0.0, 1e-3, 1e-9, -9.0, 1e-3, 1.0])).float()
+    spread = torch.tensor([1e-9, 1e-6, 0.0, 1e-6, 1.0, math.inf], dtype=torch.float64)
+    more = torch.tensor([math.inf], dtype=torch.float64)
+    alone = compare_elements(output, Expected(value, spread, None), make_precision("libm"))
+    beside = Expected(torch.cat([value, more]), torch.cat([spread, more * 0]).nan_to_num(0.0, math.inf), None)
+    together = compare_elements(torch.cat([output, more.float()]), beside, make_precision("libm"))
+    assert alone.symptom.tolist() == [0, 3, 3, 2, 0, 0]
+    for name in ("symptom", "bound", "ratio"):
+        assert torch.equal(getattr(alone, name), getattr(together, name)[:-1])
