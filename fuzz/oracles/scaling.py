@@ -25,7 +25,7 @@ from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.elements import overflow_threshold
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference
 from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
 from fuzz.oracles.execution.rerun import Rerun
 from fuzz.oracles.invariance import batch_dim
@@ -126,11 +126,14 @@ class ScalingOracle(RerunOracle):
             return with_change(name_promise(finding, exam.target, "shifts"), change)
         if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
-        inexact = may_underflow(exam, change)
-        pairs = {output: (got.cpu(), due.cpu()) for output, (got, due) in pairs.items()}
-        pairs = {output: (torch.where(inexact[output], due, got), due) for output, (got, due) in pairs.items()}
         circumstance = f"than {number:g} times as much when {name} is {number:g} times as large"
-        finding = compare_bits(self.name, circumstance, pairs, "scale")
+        pairs = {output: (got.cpu(), due.cpu()) for output, (got, due) in pairs.items()}
+        finding = None
+        for inexact in may_underflow(exam, change):
+            pairs = {output: (torch.where(inexact[output], due, got), due) for output, (got, due) in pairs.items()}
+            finding = compare_bits(self.name, circumstance, pairs, "scale")
+            if finding is None:
+                break
         return with_change(name_promise(finding, exam.target, "linear"), change)
 
     def _compare_permuted(self, exam: Examination, pairs: Pairs) -> Finding | None:
@@ -234,25 +237,31 @@ def output_format(exam: Examination, output: str) -> DType:
     return named_dtype(DTYPE_NAMES[exam.outputs[output].dtype])
 
 
-def may_underflow(exam: Examination, change: Change) -> Outputs:
-    """The elements that underflow or overflow may move, in either run, on the way or at the end.
+def may_underflow(exam: Examination, change: Change) -> Iterator[Outputs]:
+    """The elements that underflow or overflow may move, on the way or at the end: in the first run, then in either.
 
     There nothing is exact: even a little of it, far below the last bit of what it is added to, can break a tie.
     """
     usual = exam.precision
     precision = replace(usual, u=NO_ROUNDING, nan_below=usual.eta / (2 * usual.u))
+    stage = STAGES.index(THOROUGH)
+    inexact = touched_elements(exam, evaluate_reference(exam, 0, stage, precision=precision))
+    yield inexact
     call, name = exam.case.last, change.argument
     value = call.tensors[name]
     kind = named_dtype(value.dtype)
     changed = to_bits(change.apply(from_bits(exam.words(name), kind)))
     listed = replace(value, values=exact(changed, kind))
     scaled = replace(exam, plan=exam.case.with_call(0, call.with_argument(name, listed)), row=0)
-    stage = STAGES.index(THOROUGH)
-    first, second = (evaluate_reference(one, 0, stage, precision=precision) for one in (exam, scaled))
+    second = touched_elements(exam, evaluate_reference(scaled, 0, stage, precision=precision))
+    yield {output: mask | second[output] for output, mask in inexact.items()}
+
+
+def touched_elements(exam: Examination, expected: ExpectedOutputs) -> Outputs:
+    """The elements that are tiny, or that a member has moved; all of an output that is no float."""
     found = {}
-    for output, one in first.items():
+    for output, one in expected.items():
         kind = output_format(exam, output)
-        least = torch.minimum(one.value.abs(), second[output].value.abs())
-        tiny = least < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
-        found[output] = (tiny | (one.spread > 0) | (second[output].spread > 0)).cpu()
+        tiny = one.value.abs() < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
+        found[output] = (tiny | (one.spread > 0)).cpu()
     return found

@@ -21,6 +21,7 @@ from fuzz.model.recipes import exact, recipe
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.comparison.bits import compare_values
 from fuzz.oracles.comparison.elements import compare_elements
+from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.examine import examine
 from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.scaling import Change, change_values
@@ -225,6 +226,24 @@ def test_underflow_does_not_count_against_what_is_linear() -> None:
 
     tiny = made(through_tiny, reference=lambda x: dict(y=x * 2.0**-140 * 2.0**100), linear=("x",))
     assert fired(tiny, matrix(tiny)) == []
+
+
+def test_the_changed_values_are_not_evaluated_where_underflow_of_the_first_ones_explains_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def count(exam: Examination, *rest: Any, **more: Any) -> Any:
+        asked.append(exam.case)
+        return evaluate_reference(exam, *rest, **more)
+
+    def through_tiny(x: torch.Tensor) -> Outputs:
+        return dict(y=(x * 2.0**-140 * 2.0**100).contiguous())
+
+    monkeypatch.setattr("fuzz.oracles.scaling.evaluate_reference", count)
+    tiny = made(through_tiny, reference=lambda x: dict(y=x * 2.0**-140 * 2.0**100), linear=("x",))
+    assert fired(tiny, matrix(tiny)) == []
+    assert asked and all(case == matrix(tiny) for case in asked)
 
 
 def test_underflow_that_breaks_a_tie_does_not_count_against_what_is_linear() -> None:
