@@ -104,7 +104,7 @@ class Examination:
     def case(self) -> Case:
         return self.plan.replica(self.row)
 
-    @property
+    @cached_property
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
         declared = self.target.accumulate

@@ -40,8 +40,8 @@ class CaseRunner:
     target: Target
     launcher: Launcher
     backend: Backend
-    _expected: dict[str, ExpectedByCall] = field(default_factory=dict)
-    """What has been evaluated of the reference for the last case of `run_again`, by the case's text."""
+    _last: list[tuple[Case, ExpectedByCall]] = field(default_factory=list)
+    """The last case of `run_again`, and what has been evaluated of the reference for it."""
 
     def run(self, case: Case) -> Examination:
         return self._examination(case, run(self.target, self.launcher, case.calls, self.backend))
@@ -50,11 +50,11 @@ class CaseRunner:
         """The same for one case after another: where it is the last one again, its reference is not evaluated again."""
         exam = self.run(case)
         if case.elements() <= KEPT_ELEMENTS:
-            # Equal cases may differ: an option is 0.0 in one and -0.0 in the other.
-            text = repr(case)
-            exam.expected = self._expected.get(text, exam.expected)
-            self._expected.clear()
-            self._expected[text] = exam.expected
+            for last, expected in self._last:
+                # Equal cases may differ: an option is 0.0 in one and -0.0 in the other.
+                if last == case and repr(last) == repr(case):
+                    exam.expected = expected
+            self._last[:] = [(case, exam.expected)]
         return exam
 
     def run_replicas(self, plan: Case, count: int) -> list[Examination]:
