@@ -59,9 +59,9 @@ class Finding:
     largest error over the largest value of an output, and `least_error` that of findings that show the symptom of this
     one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
     oracle knows it. `patterns` are those that all wrong elements of an output share, and `other_than` is one
-    that they do not share in a finding that shows the symptom of this one. `compared` counts the elements of its
-    `outputs`, `disagreeing` those of them that are wrong. Texts are made storable and printable (`text.clean_text`),
-    whatever a launcher raised or returned.
+    that they do not share in a finding that shows the symptom of this one. `unlike` is one that most findings before it
+    in a run show, and that it does not. `compared` counts the elements of its `outputs`, `disagreeing` those of them
+    that are wrong. Texts are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
     """
 
     oracle: str
@@ -81,6 +81,7 @@ class Finding:
     largest: tuple[tuple[str, float], ...] = field(default=(), compare=False)
     patterns: frozenset[Pattern] = field(default=frozenset(), compare=False)
     other_than: Pattern | None = field(default=None, compare=False)
+    unlike: Pattern | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding, Subject
+from fuzz.model.finding import Finding, Pattern, Subject
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
 from fuzz.triage.between import cases_between
@@ -57,18 +57,20 @@ class Attribution:
 
         Of what bugs explain without evidence a finding is left where it is its turn to be shrunk again.
         """
-        cause: Bug | None = None
+        causes: list[Bug] = []
         left: Finding | None = finding
-        doubt: Finding | None = None
         for bug in sorted(self.bugs, key=lambda bug: (bug.sought.other_than is None, -bug.sought.least_error)):
             if left is not None and (explained := self._explained(bug, case, left)):
-                cause = cause or bug
-                doubt = doubt or self._doubt(bug, case, finding)
+                causes.append(bug)
                 left = left.restricted_to(left.subjects - explained)
+        overflowing: Bug | None = None
         if left is not None:
             overflowing, left = self._attribute_overflow(case, left)
-            cause = cause or overflowing
-        return cause, doubt if left is None else left
+        if left is None:
+            # Whose turn it is to be shrunk again counts where it is shrunk, and nothing else of the case is.
+            doubts = (self._doubt(bug, case, finding) for bug in causes)
+            left = next(filter(None, doubts), None)
+        return next(iter(causes), overflowing), left
 
     def _attribute_overflow(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
         """(a bug whose wrong values a case's dtypes cannot hold, the part of a finding that is no such overflow)."""
@@ -117,12 +119,17 @@ class Attribution:
         self.counts[id(bug)] += 1
         if bug.rate.certain and (least := self._find_jump(bug, case, finding)):
             return replace(finding, least_error=least)
-        if bug.rate.certain and (pattern := self.patterns.find_other(id(bug), finding)):
+        if bug.rate.certain and (pattern := self._find_other_pattern(bug, finding)):
             self.counts[id(bug), pattern] += 1
             if self.counts[id(bug), pattern] in SHRUNK_AGAIN:
                 return replace(finding, other_than=pattern)
         again = self.counts[id(bug)] - bug.known in SHRUNK_AGAIN
         return finding if again or self._needs_departure(bug, case, finding) else None
+
+    def _find_other_pattern(self, bug: Bug, finding: Finding) -> Pattern | None:
+        """A pattern that a finding lacks, and that most findings of the run, or of the bug, showed before it."""
+        of_bug = self.patterns.find_other(id(bug), finding)
+        return finding.unlike if finding.unlike and finding.unlike[0] in bug.own_outputs else of_bug
 
     def _find_jump(self, bug: Bug, case: Case, finding: Finding) -> float:
         """An error between that of a case and that with one edit, which is far smaller; 0 where there is no such edit.

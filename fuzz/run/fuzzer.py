@@ -34,6 +34,7 @@ from fuzz.target.inputs import seed_cases
 from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool
@@ -98,6 +99,7 @@ class Fuzzer:
     in_turn: bool | None = None
     statistics: RunStatistics = field(default_factory=RunStatistics)
     history: History = field(default_factory=History)
+    patterns: PatternCounts = field(default_factory=PatternCounts)
     last_rejection: str = ""
     _seconds_drawing: float = 0.0
 
@@ -253,7 +255,8 @@ class Fuzzer:
             if number:
                 self.history.add(group.plan, number - 1)
             case = group.plan.replica(number)
-            queue.put(group.first + number, case, reports[number].findings, self.history.cases)
+            disagreements = self.patterns.mark_unlike(reports[number].findings)
+            queue.put(group.first + number, case, disagreements, self.history.cases)
             if self._is_enough(findings):
                 last = number
                 break

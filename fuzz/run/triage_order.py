@@ -1,7 +1,7 @@
 """Chooses which disagreement is triaged next: the one least like those before it, the most ordinary inputs first.
 
 One bug may show in every case. Where the time of a run ends before all of them are triaged, a rare second bug that came
-after them would be lost.
+after them would be lost. What the errors of a finding have in common may be the only thing in which it differs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class TriageOrder:
     """Counts the signs of what was triaged: oracle, class of symptom, outputs and source line of a finding.
 
     A case is like what was triaged as often as the rarest of its findings was. Of cases with findings that were triaged
-    equally often, those in a class of inputs in which that happened less often come first, then those with more
-    ordinary inputs, then the oldest.
+    equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the triaged did,
+    then those in a class of inputs in which that happened less often, then those with more ordinary inputs, then the
+    oldest.
     """
 
     target: Target
@@ -47,8 +48,8 @@ class TriageOrder:
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
         input_class = self._class_of(suspect)
         often = min(
-            ((self.counts[sign(one)], self.counts[(*sign(one), input_class)]) for one in suspect.findings),
-            default=(0, 0),
+            (tuple(self.counts[one] for one in signs(finding, input_class)) for finding in suspect.findings),
+            default=(0, 0, 0),
         )
         return (*often, INPUT_CLASSES.index(input_class), suspect.index)
 
@@ -59,9 +60,10 @@ class TriageOrder:
 
     def _count(self, findings: Sequence[Finding], input_class: str) -> None:
         for finding in findings:
-            self.counts.update((sign(finding), (*sign(finding), input_class)))
+            self.counts.update(signs(finding, input_class))
 
 
-def sign(finding: Finding) -> Sign:
-    """What a finding is recognized by before anything is known of its cause."""
-    return finding.subjects, finding.source_line
+def signs(finding: Finding, input_class: str) -> tuple[Sign, ...]:
+    """What a finding is recognized by before anything is known of its cause, and that with more about it."""
+    sign = finding.subjects, finding.source_line
+    return sign, (*sign, "unlike", finding.unlike), (*sign, "class", input_class)

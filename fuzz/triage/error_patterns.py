@@ -7,24 +7,31 @@ off by several has a second cause. The size of the errors does not matter.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from fuzz.model.finding import PATTERNS, Finding, Pattern
 
 ELEMENTS = 4
 """The least number of wrong elements whose pattern is counted."""
 FINDINGS = 6
-"""The least number of counted findings by which the pattern of a bug is known."""
+"""The least number of counted findings by which the usual pattern of a bug, or of a run, is known."""
 SHARE = 0.75
 """The share of them that must show it."""
+RUN = 0
+"""Stands for all findings of a run, in the place of one bug."""
 
 
 @dataclass
 class PatternCounts:
-    """How many findings of each bug were counted for an output, and how many of them show each pattern."""
+    """How many findings of each bug, by its id, were counted for an output, and how many of them show each pattern."""
 
     counted: Counter[tuple[int, str]] = field(default_factory=Counter)
     showing: Counter[tuple[int, Pattern]] = field(default_factory=Counter)
+
+    def mark_unlike(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings of the next case of a run, each with what is unusual about it."""
+        return tuple(replace(finding, unlike=self.find_other(RUN, finding)) for finding in findings)
 
     def find_other(self, bug: int, finding: Finding) -> Pattern | None:
         """A pattern that a finding does not show, and that most findings of the bug before it did; counts this one."""

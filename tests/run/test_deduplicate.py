@@ -150,6 +150,25 @@ def test_an_error_of_another_pattern_than_that_of_a_bug_that_shows_always_has_an
     assert found.attribute(case, odd) == (other, None) and found.attribute(few_rows(case), usual)[0] is always
 
 
+def test_what_lacks_the_usual_pattern_of_a_run_is_shrunk_again(layernorm: Target, case: Case) -> None:
+    """Though no finding of the bug was counted; what lacks the pattern of another output says nothing of the bug."""
+    always = make_bug(case, "dx", triggers=(), known=True)
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),), always)
+    odd = replace(wrong_value("dx"), unlike=("dx", "offset"))
+    assert found.attribute(case, replace(odd, unlike=("dweight", "offset"))) == (always, None)
+    left = found.attribute(case, odd)[1]
+    assert left is not None and left.other_than == ("dx", "offset")
+
+
+def test_a_case_of_which_something_else_is_shrunk_does_not_use_up_the_turn_of_a_bug(
+    layernorm: Target, case: Case
+) -> None:
+    both, alone = wrong_value("dx", "dweight"), wrong_value("dx")
+    found = attribution(layernorm, lambda case: (both,), make_bug(case, "dx", triggers=()))
+    assert [found.attribute(case, both)[1] for _ in range(3)] == [wrong_value("dweight")] * 3
+    assert found.attribute(case, alone)[1] == alone
+
+
 @pytest.mark.parametrize("is_left_behind", [True, False])
 def test_what_earlier_calls_leave_behind_shows_to_any_oracle_and_is_rarely_checked(
     layernorm: Target, case: Case, is_left_behind: bool

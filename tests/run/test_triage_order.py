@@ -64,6 +64,13 @@ def test_of_findings_that_are_alike_another_class_of_inputs_comes_first(
     assert triaged(TriageOrder(layernorm), waiting) == [1, 0, 2]
 
 
+def test_errors_without_the_pattern_that_is_usual_come_second(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    """Before other classes of inputs; and after one of them the usual ones have their turn."""
+    odd = replace(RARE, unlike=("dweight", "offset"))
+    waiting = suspects(two_cases[0], *[RARE] * 9, odd, RARE, odd)
+    assert triaged(TriageOrder(layernorm), waiting)[:4] == [0, 9, 1, 11]
+
+
 def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     order = TriageOrder(layernorm)
     order.know([make_bug(two_cases[0], finding=FLOOD)])

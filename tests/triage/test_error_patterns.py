@@ -40,6 +40,15 @@ def test_a_finding_without_the_pattern_of_most_before_it_has_another_cause(
     assert counts.find_other(2, finding()) is None
 
 
+def test_what_lacks_the_pattern_that_is_usual_in_a_run_is_marked() -> None:
+    """By all cases before it, whether they were triaged or not."""
+    counts = PatternCounts()
+    marked = [one for _ in range(FINDINGS) for one in counts.mark_unlike([finding("offset"), wrong_value("dweight")])]
+    assert all(one.unlike is None for one in marked)
+    (odd, other) = counts.mark_unlike([finding("factor"), wrong_value("dweight")])
+    assert odd.unlike == ("dx", "offset") and other.unlike is None
+
+
 def test_what_shows_a_symptom_beside_a_pattern_does_not_fit_the_pattern() -> None:
     sought = replace(finding(), other_than=("dx", "offset"))
     assert finding("factor").shows_symptom_of(sought)
