@@ -57,20 +57,22 @@ class Attribution:
 
         Of what bugs explain without evidence a finding is left where it is its turn to be shrunk again.
         """
-        causes: list[Bug] = []
+        causes: list[tuple[Bug, Finding | None]] = []
         left: Finding | None = finding
         for bug in sorted(self.bugs, key=lambda bug: (bug.sought.other_than is None, -bug.sought.least_error)):
             if left is not None and (explained := self._explained(bug, case, left)):
-                causes.append(bug)
+                causes.append((bug, left if explained >= left.subjects else left.restricted_to(explained)))
                 left = left.restricted_to(left.subjects - explained)
         overflowing: Bug | None = None
         if left is not None:
             overflowing, left = self._attribute_overflow(case, left)
         if left is None:
             # Whose turn it is to be shrunk again counts where it is shrunk, and nothing else of the case is.
-            doubts = (self._doubt(bug, case, finding) for bug in causes)
+            # A finding has one error: where a bug that needs something is among its causes, that is not the others'.
+            own_error = not any(bug.triggers for bug, _ in causes)
+            doubts = (self._doubt(bug, case, part, own_error) for bug, part in causes if part is not None)
             left = next(filter(None, doubts), None)
-        return next(iter(causes), overflowing), left
+        return causes[0][0] if causes else overflowing, left
 
     def _attribute_overflow(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
         """(a bug whose wrong values a case's dtypes cannot hold, the part of a finding that is no such overflow)."""
@@ -111,13 +113,16 @@ class Attribution:
             return count.bit_count() <= 1
         return count < ALWAYS_CHECKED or count % THEN_ONE_IN == 0
 
-    def _doubt(self, bug: Bug, case: Case, finding: Finding) -> Finding | None:
-        """What is to be shrunk of a finding although it looks like one of a bug without known triggers."""
+    def _doubt(self, bug: Bug, case: Case, finding: Finding, own_error: bool) -> Finding | None:
+        """What is to be shrunk of a finding although it looks like one of a bug without known triggers.
+
+        `own_error` is whether bugs like it alone make the finding's error.
+        """
         is_costly = finding.symptom in ("hung", "out-of-memory")
         if is_costly or bug.triggers or bug.stateful or bug.finding.shares_place(finding):
             return None
         self.counts[id(bug)] += 1
-        if bug.rate.certain and (least := self._find_jump(bug, case, finding)):
+        if own_error and bug.rate.certain and (least := self._find_jump(bug, case, finding)):
             return replace(finding, least_error=least)
         if bug.rate.certain and (pattern := self._find_other_pattern(bug, finding)):
             self.counts[id(bug), pattern] += 1
@@ -129,7 +134,7 @@ class Attribution:
     def _find_other_pattern(self, bug: Bug, finding: Finding) -> Pattern | None:
         """A pattern that a finding lacks, and that most findings of the run, or of the bug, showed before it."""
         of_bug = self.patterns.find_other(id(bug), finding)
-        return finding.unlike if finding.unlike and finding.unlike[0] in bug.own_outputs else of_bug
+        return finding.unlike if finding.unlike and finding.unlike[0] in finding.outputs else of_bug
 
     def _find_jump(self, bug: Bug, case: Case, finding: Finding) -> float:
         """An error between that of a case and that with one edit, which is far smaller; 0 where there is no such edit.

@@ -169,6 +169,13 @@ def test_a_case_of_which_something_else_is_shrunk_does_not_use_up_the_turn_of_a_
     assert found.attribute(case, alone)[1] == alone
 
 
+def test_of_a_case_with_two_known_causes_only_one_is_shrunk_again(layernorm: Target, case: Case) -> None:
+    """What the other one explains is not said to be the first one's."""
+    both = wrong_value("dx", "dweight")
+    found = attribution(layernorm, lambda case: (both,), *(make_bug(case, name, triggers=()) for name in both.outputs))
+    assert found.attribute(case, both)[1] == wrong_value("dx")
+
+
 @pytest.mark.parametrize("is_left_behind", [True, False])
 def test_what_earlier_calls_leave_behind_shows_to_any_oracle_and_is_rarely_checked(
     layernorm: Target, case: Case, is_left_behind: bool
