@@ -10,7 +10,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import EvolveEngine
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.random import RandomEngine
-from fuzz.search.engines.scheduler import LAG, LONG_LAG, EngineScheduler
+from fuzz.search.engines.scheduler import FIRST_COST, LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
 
 ENGINES = ("auto", "random", "evolve", "atheris")
@@ -54,4 +54,5 @@ def make_scheduler(
     if not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
-    return EngineScheduler(chosen, dictionary, LONG_LAG if name == "random" else LAG)
+    lag = LONG_LAG if name == "random" else LAG
+    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first)

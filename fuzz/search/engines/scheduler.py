@@ -4,6 +4,9 @@ With several engines the share of each is proportional to its discoveries per un
 less, above a floor that every engine keeps. Nothing is random: the engine that is furthest behind its share is asked
 for the next plan. Engines learn from reports a fixed number of plans later, so that what they propose does not depend
 on how fast workers answer.
+
+A plan that is larger than all before it together waits until it is not: one case of millions of elements may take as
+long as a whole run. What decides is the number of elements, so that the plans do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ PRIOR = 4.0
 """Discoveries, and cost, that every engine is credited with at the start, so that the first few decide little."""
 ELEMENTS_PER_PLAN = 1 << 12
 """Elements that cost as much as one more plan."""
+FIRST_COST = 16.0
+"""The cost of the largest plan that may come first."""
+MOST_POSTPONED = 4
+"""Plans that may wait until they are no larger than all before them; of more the smallest comes all the same."""
 
 
 @dataclass
@@ -72,16 +79,18 @@ class EngineStats:
 class EngineScheduler:
     """Chooses the engine of each plan; the first engine proposes the first plans.
 
-    `lag` is how many plans later the engines learn from a report.
+    `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far.
     """
 
     engines: Sequence[Engine]
     dictionary: Dictionary = field(default_factory=Dictionary)
     lag: int = LAG
+    spent: float = FIRST_COST
     stats: dict[str, EngineStats] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
     _proposed: int = 0
-    _last_cost: float = 0.0
+    _undivided: float = 0.0
+    _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
     _pending: deque[tuple[int, Engine, Proposal]] = field(default_factory=deque)
     _unlearnt: deque[tuple[int, Proposal, Sequence[Report]]] = field(default_factory=deque)
     _last_report: float = field(default_factory=time.monotonic)
@@ -100,13 +109,33 @@ class EngineScheduler:
         """Yields (plan, number of replicas) for ever."""
         while True:
             self._teach_engines(self._proposed - self.lag)
-            engine = self._choose_engine()
-            proposal = engine.propose()
+            engine, proposal = self._next_proposal()
             self._pending.append((self._proposed, engine, proposal))
             self._proposed += 1
-            self._last_cost = cost(proposal)
-            self.stats[engine.name].deficit -= self._last_cost
+            spent = cost(proposal)
+            self.spent += spent
+            self._undivided += spent
+            self.stats[engine.name].deficit -= spent
             yield proposal.plan, proposal.replica_count
+
+    def _next_proposal(self) -> tuple[Engine, Proposal]:
+        """The first proposal that was postponed and is not too large any more, or else the next one that is not."""
+        for postponed in self._postponed:
+            if not self._is_too_large(postponed[1]):
+                self._postponed.remove(postponed)
+                return postponed
+        while True:
+            engine = self._choose_engine()
+            proposal = engine.propose()
+            if not self._is_too_large(proposal):
+                return engine, proposal
+            self._postponed.append((engine, proposal))
+            if len(self._postponed) > MOST_POSTPONED:
+                self._postponed.sort(key=lambda one: one[1].plan.elements())
+                return self._postponed.pop(0)
+
+    def _is_too_large(self, proposal: Proposal) -> bool:
+        return proposal.plan.elements() / ELEMENTS_PER_PLAN > self.spent
 
     def learn(self, plan: Case, reports: Sequence[Report], paused: float = 0.0) -> None:
         """Takes the reports on a plan, in the order of the plans; reports on a plan of no engine are ignored.
@@ -137,7 +166,8 @@ class EngineScheduler:
         joined = [engine for engine in self.engines if engine.joins <= self._proposed] or self.engines[:1]
         shares = self.shares(joined)
         for engine in joined:
-            self.stats[engine.name].deficit += shares[engine.name] * self._last_cost
+            self.stats[engine.name].deficit += shares[engine.name] * self._undivided
+        self._undivided = 0.0
         return max(joined, key=lambda engine: self.stats[engine.name].deficit)
 
     def shares(self, engines: Sequence[Engine]) -> dict[str, float]:

@@ -12,24 +12,26 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
 from fuzz.search.engines import EngineScheduler, Proposal
 from fuzz.search.engines.novelty import Novelty
+from fuzz.search.engines.scheduler import ELEMENTS_PER_PLAN
 from fuzz.worker.protocol import Report
 
 
-def case(number: int) -> Case:
-    return Case("t", (Call({"N": 2}, {"x": Argument(("N",), "float32", recipe("normal", number))}),))
+def case(number: int, size: int = 2) -> Case:
+    return Case("t", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("normal", number))}),))
 
 
 @dataclass
 class Fake:
     name: str
     joins: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
     learnt: list[Proposal] = field(default_factory=list)
     made: int = 0
     closed: bool = False
 
     def propose(self) -> Proposal:
         self.made += 1
-        return Proposal(case(self.made))
+        return Proposal(case(self.made, self.sizes.get(self.made, 2)))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         self.learnt.append(proposal)
@@ -69,6 +71,24 @@ def test_an_engine_that_joins_later_does_not_catch_up_at_once() -> None:
     scheduler = EngineScheduler([Fake("early"), Fake("late", joins=100)])
     assert run_plans(scheduler, {"early": 1, "late": 1}, 100)["late"] == 0
     assert 30 <= run_plans(scheduler, {"early": 1, "late": 1}, 100)["late"] <= 70
+
+
+def test_a_plan_that_is_larger_than_all_before_it_together_waits() -> None:
+    """By its elements: one of millions may take as long as a run."""
+    scheduler = EngineScheduler([Fake("one", sizes={3: 40 * ELEMENTS_PER_PLAN})])
+    drawn = scheduler.plans()
+    plans = [next(drawn)[0] for _ in range(40)]
+    assert plans.index(case(3, 40 * ELEMENTS_PER_PLAN)) > 20
+    assert [plan for plan in plans if plan.elements() == 2] == [case(number) for number in (1, 2, *range(4, 41))]
+    for plan in plans:
+        scheduler.learn(plan, [report()])
+    assert scheduler.statistics()["one"]["cases"] == 40
+
+
+def test_where_all_plans_are_too_large_the_smallest_of_some_comes() -> None:
+    engine = Fake("one", sizes={number: (1 << 30) - number for number in range(100)})
+    drawn = EngineScheduler([engine]).plans()
+    assert [next(drawn)[0].elements() for _ in range(3)] == [(1 << 30) - number for number in (5, 4, 3)]
 
 
 def test_reports_are_told_to_every_engine_a_fixed_number_of_plans_later() -> None:
