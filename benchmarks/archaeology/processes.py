@@ -22,9 +22,9 @@ from fuzz.worker.process import CONTEXT, without_main
 
 MODULES = (
     "fuzz.cli.app", "fuzz.run.fuzzer", "fuzz.run.replay", "fuzz.search.engines", "fuzz.coverage_report.scope",
-    "torch.distributed.tensor",
+    "torch.distributed.tensor", "torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.kernel.flex",
 )  # fmt: skip
-"""What the server imports besides what every worker needs; the last is what newer releases import of torch."""
+"""What the server imports besides what every worker needs; those of torch are what newer releases import of it."""
 LATE = 124
 """The exit code of a process that is ended because its time is over."""
 STARTS = Lock()

@@ -5,12 +5,15 @@ An older release has some modules elsewhere; what it lacks altogether is refused
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 # What the library gives to torch.compile are no kernels of its own; torch reads this when dynamo is imported.
 os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+if "torch._dynamo.config" in sys.modules:
+    sys.modules["torch._dynamo.config"].disable = os.environ["TORCH_COMPILE_DISABLE"] == "1"
 
 import fla  # noqa: E402, F401  Where the extra is missing, no target of this folder can be loaded.
 import torch  # noqa: E402
