@@ -21,25 +21,17 @@ torch.backends.cudnn.allow_tf32 = False
 
 DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"
+ELSEWHERE = (
+    "*xpu*", "*npu_*", "*'npu'*", "*is_hip*", "*.device.type*", "*_can_use_mm_out*", "*_arch*", "*large_grf_mode*",
+    "*device_context*", "*infer_device*", "*_should_tile*", "*_tile_settings*",
+)  # fmt: skip
+"""What runs on other devices."""
 UNREACHED = {
-    **dict.fromkeys(
-        (
-            "*xpu*",
-            "*npu_*",
-            "*'npu'*",
-            "*is_hip*",
-            "*.device.type*",
-            "*_can_use_mm_out*",
-            "*_arch*",
-            "*large_grf_mode*",
-            "*device_context*",
-            "*infer_device*",
-        ),
-        DEVICE,
-    ),
+    **dict.fromkeys(ELSEWHERE, DEVICE),
     **dict.fromkeys(("* found:*", "* applied:*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
-    "*DTensor*": "tensors spread over devices are not drawn",
+    **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
+    "*already_backward*": "the oracle `autograd` runs a second backward, which is not run here",
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""
 FUNCTIONS = ("liger_kernel.ops",)
