@@ -26,7 +26,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.provenance import Provenance
 from fuzz.report.json import run_json
 from fuzz.run import environment
-from fuzz.run.finding_handler import FindingHandler, without_later_calls
+from fuzz.run.findings.finding_handler import FindingHandler, without_later_calls
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import load_checked_target
@@ -97,13 +97,14 @@ class Keeper(FindingHandler):
         super().__post_init__()
         self.seen = defaultdict[object, list[Disagreement]](list)
 
-    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
+    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> tuple[()]:
         """Notes the first finding of a case, and others of another oracle or of other outputs."""
         different = {(one.oracle, one.outputs): one for one in reversed(findings)}
         for finding in different.values():
             one = Disagreement(index, without_later_calls(case, finding), finding)
             if len(alike := self.seen[one.alike]) < MOST_ALIKE:
                 alike.append(one)
+        return ()
 
     def resume(self) -> None:
         """There is nothing to go on with."""

@@ -72,8 +72,8 @@ class NotifyingProgress(TerminalProgress):
     deadline: Deadline = field(default_factory=Deadline)
     notified: list[Bug] = field(default_factory=list)
 
-    def on_shrunk(self, bug: Bug) -> None:
-        super().on_shrunk(bug)
+    def on_triaged(self, bug: Bug) -> None:
+        super().on_triaged(bug)
         self.notify(bug)
 
     def notify(self, bug: Bug) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command
+from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command, severity_lines
 from fuzz.run.derived_rejects import SEVERITY
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.result import Result
@@ -72,7 +72,14 @@ class TerminalProgress(Watcher):
     def on_shrunk(self, bug: Bug) -> None:
         path = f"{bug.path} (shrunk in {bug.executions} executions)"
         argument = target_argument(self.target, Path(bug.path)) if self.target else ""
-        self._print(format_entry(bug.to_entry(), path, replay_command(bug.path, argument)))
+        entry = bug.to_entry(cut_off=bug.cut_off)
+        self._print(format_entry(entry, path, replay_command(bug.path, argument)))
+
+    def on_triaged(self, bug: Bug) -> None:
+        lines = list(severity_lines(bug.grade)) if bug.grade else []
+        lines += [f"others   {said}"] if (said := bug.least.provenance.fields().get("witnesses")) else []
+        if lines:
+            self._print("\n  ".join([f"{bug.path}: {bug.least.reported_finding.summary}", *lines]))
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         self._print(f"case {index} {reason}; not counted as a finding")

@@ -15,14 +15,15 @@ from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
-from fuzz.run.deduplicate import known_bugs
 from fuzz.run.derived_rejects import DerivedRejects
-from fuzz.run.finding_handler import FindingHandler
+from fuzz.run.findings.budgets import GRADING_SHARE
+from fuzz.run.findings.deduplicate import known_bugs
+from fuzz.run.findings.finding_handler import FindingHandler
+from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_queue import Choose, TriageQueue, take_first
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import serve_target
-from fuzz.run.triage_order import TriageOrder
-from fuzz.run.triage_queue import Suspect, TriageQueue, take_first
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
@@ -128,6 +129,7 @@ class Fuzzer:
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
+                findings.grader.defer = queue.defer
                 try:
                     queue.submit(findings.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())
@@ -138,7 +140,7 @@ class Fuzzer:
                             queue.submit(partial(rejects.try_next, group.plan))
                         self.statistics.compiling = compiling_share(pool.profile)
                         self.watcher.on_progress(self.statistics, time.monotonic() - start, len(findings.hit_bugs))
-                        if self._is_enough(findings):
+                        if findings.is_enough:
                             break
                         queue.end_group(group)
                     queue.finish()
@@ -166,16 +168,18 @@ class Fuzzer:
             return self.in_turn
         return self.options.max_findings is not None
 
-    def _order(self, known: list[Bug], deadline: Deadline) -> Callable[[Sequence[Suspect]], Suspect]:
+    def _order(self, known: list[Bug], deadline: Deadline) -> Choose:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
 
-        So it is after the deadline, when the hundreds that may wait are but counted.
+        So it is after the deadline, when the hundreds that may wait are but counted. Bugs are graded when nothing new
+        waits, and at the end of the run.
         """
-        if self.options.time_limit is None:
+        limit = self.options.time_limit
+        if limit is None:
             return take_first
-        order = TriageOrder(self.target)
+        order = TriageOrder(self.target, deadline, GRADING_SHARE * limit)
         order.know(known)
-        return lambda waiting: (take_first if deadline.has_passed else order.choose)(waiting)
+        return lambda *waiting: (take_first if deadline.has_passed else order.choose)(*waiting)
 
     @property
     def _derives_rejects(self) -> bool:
@@ -257,7 +261,7 @@ class Fuzzer:
             case = group.plan.replica(number)
             disagreements = self.patterns.mark_unlike(reports[number].findings)
             queue.put(group.first + number, case, disagreements, self.history.cases)
-            if self._is_enough(findings):
+            if findings.is_enough:
                 last = number
                 break
         else:
@@ -265,10 +269,6 @@ class Fuzzer:
         self.last_rejection = reports[last].outcome
         self.history.add(group.plan, last)
         scheduler.learn(group.plan, reports[: last + 1], queue.seconds_waited - waited)
-
-    def _is_enough(self, findings: FindingHandler) -> bool:
-        most = self.options.max_findings
-        return bool(most) and sum(bug.counts(self.options.threshold) for bug in findings.hit_bugs) >= (most or 0)
 
     def _result(
         self,

@@ -67,7 +67,7 @@ def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
     Where kernel and reference differ by no more than either may, the entry keeps its case, and its verdict says so.
     """
     least = bug.least
-    provenance = replace(entry.provenance, verdict=least.verdict, cut_off=bug.cut_off)
+    provenance = replace(entry.provenance, verdict=least.verdict, cut_off=bug.unfinished)
     if bug.is_undecided:
         return corpus.save_in_folder(path.parent, replace(entry, provenance=provenance), path)
     cross_checks = least.cross_checks or entry.provenance.cross_checks

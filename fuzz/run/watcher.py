@@ -41,7 +41,10 @@ class Watcher:
         """The bug's entry was written. `replaced` is the path of the entry that it takes the place of, or empty."""
 
     def on_shrunk(self, bug: Bug) -> None:
-        """A bug is shrunk, explained and saved."""
+        """A bug is shrunk, explained and saved. Its severity may be known later."""
+
+    def on_triaged(self, bug: Bug) -> None:
+        """Nothing is left to do of a bug that was saved: it is graded, and other backends have run its case."""
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         """The disagreement of case number `index` is no finding."""

@@ -68,11 +68,12 @@ class Bug:
     `sought` is the part of a finding that stays while its case shrinks: the oracle, the class of the symptom, and at
     least one of these outputs. `subjects` are what the bug is known to explain, and grow with what is merged into it.
     `path` is the file of its entry, `known` says that the entry was there before the run, `accepted` that somebody
-    accepted it. `cut_off` is the step of triage in which its time ended. `grade` is its severity, None until it has
-    one. `last_hit` is the index of the last case that it was counted for. `stateful` bugs need the calls before the
-    last one; where these equal it, `single_call` has what one call shows, and in how many of them. `triggers`
-    are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of which the case must
-    not come to have while it shrinks. `first_case` is (seed, index) of the case that was first seen to show it.
+    accepted it. `cut_off` is the step of triage in which its time ended, `waits_for` one that is still to come. `grade`
+    is its severity, None until it has one. `last_hit` is the index of the last case that it was counted for. `stateful`
+    bugs need the calls before the last one; where these equal it, `single_call` has what one call shows, and in how
+    many of them. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each
+    of which the case must not come to have while it shrinks. `first_case` is (seed, index) of the case that was first
+    seen to show it.
     """
 
     least: Example
@@ -88,6 +89,7 @@ class Bug:
     known: bool = False
     accepted: bool = False
     cut_off: str = ""
+    waits_for: str = ""
     grade: Grade | None = None
     triggers: tuple[Trigger, ...] | None = None
     others: tuple[tuple[Trigger, ...], ...] = ()
@@ -128,10 +130,15 @@ class Bug:
         return self.least.verdict.name == "undecided"
 
     def to_entry(self, *, planted: str = "", **run: Any) -> Entry:
-        """The corpus entry of the least case; `run` are the fields of Provenance that say where it was seen."""
-        provenance = replace(self.least.provenance, rate=self.rate, cut_off=self.cut_off, **run)
+        """The corpus entry of the least case; `run` are fields of Provenance, such as where it was seen."""
+        provenance = replace(self.least.provenance, **{"rate": self.rate, "cut_off": self.unfinished, **run})
         also = tuple(other.summary for other in (*self.finding.joined, *self.least.also))
         return Entry(self.case, self.least.reported_finding, "open", "", planted, also, provenance, self.grade)
+
+    @property
+    def unfinished(self) -> str:
+        """The step of triage with which a later run has to go on if this one ends now."""
+        return self.cut_off or self.waits_for
 
     def counts(self, threshold: str) -> bool:
         """Whether it is a finding of this severity or above that nobody has accepted."""
@@ -148,8 +155,9 @@ class Bug:
         return (self.origin.case, self.case) if same_kind else (self.case,)
 
     def keep_shown_subjects(self) -> None:
-        """Leaves out of its subjects what the least case no longer shows, which may have another cause."""
+        """Leaves out what the least case no longer shows, which may have another cause."""
         self.subjects = self.subjects & self.finding.subjects or self.subjects
+        self.sought = self.sought.restricted_to(self.subjects) or self.sought
 
     def may_show_in(self, case: Case) -> bool:
         """Whether every trigger of the bug holds in a case; False where none is known."""

@@ -22,6 +22,8 @@ from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 MAX_REASON = 160
 """Characters of the reason why a backend cannot run a case."""
 AGREES, DISAGREES = "agrees", "disagrees"
+CROSS_CHECK = "cross-check"
+"""The step of triage in which other backends run a case."""
 
 
 def cross_check(

@@ -15,7 +15,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.report.json import finding_json
 from fuzz.report.text import format_entry
-from fuzz.run.finding_handler import Disagreement, FindingHandler
+from fuzz.run.findings.finding_handler import Disagreement, FindingHandler
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result

@@ -11,7 +11,7 @@ from commands import fuzz
 
 def run(target: str, folder: Path, *more: str) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON value. What Triton's interpreter says of a finding is tested with the cross-checks."""
-    with patch("fuzz.run.finding_handler.cross_check", return_value={}):
+    with patch("fuzz.run.findings.bug_grader.cross_check", return_value={}):
         done = fuzz("run", target, "--backend", "cpu", "--json", "--corpus", folder, *more)
     assert done.out, done.err
     return done.code, done.json

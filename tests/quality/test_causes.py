@@ -13,10 +13,10 @@ from runs import run
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.oracles.examine import make_handler
-from fuzz.run.finding_handler import FindingHandler
+from fuzz.run.findings.finding_handler import FindingHandler
+from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_queue import Suspect
 from fuzz.run.options import RunOptions
-from fuzz.run.triage_order import TriageOrder
-from fuzz.run.triage_queue import Suspect
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
@@ -70,9 +70,16 @@ def make_run(name: str, seed: int, folder: Path) -> tuple[FindingHandler, list[S
 def find_bugs(name: str, seed: int, folder: Path) -> list[Bug]:
     """The bugs that CASES random cases of one of the targets show."""
     handler, suspects = make_run(name, seed, folder)
-    for one in suspects:
-        handler.handle(one.index, one.case, one.findings, one.history)
+    handle(handler, *suspects)
     return handler.hit_bugs
+
+
+def handle(handler: FindingHandler, *suspects: Suspect) -> None:
+    """Handles suspects, each until nothing of it is left."""
+    for one in suspects:
+        findings = one.findings
+        while findings:
+            findings = handler.handle(one.index, one.case, findings, one.history)
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +180,20 @@ def test_a_rare_bug_behind_a_flood_of_another_is_filed_with_the_second_case(tmp_
     rare = [one for one in waiting if any("z" in finding.outputs for finding in one.findings)]
     assert len(waiting) > 100 and len(rare) == 1 and waiting.index(rare[0]) > 10
     for _ in range(2):
-        waiting.remove(one := order.choose(waiting))
-        handler.handle(one.index, one.case, one.findings, one.history)
+        one = order.choose(waiting, True)
+        assert one is not None
+        waiting.remove(one)
+        handle(handler, one)
+    assert order.choose(waiting, True) is None
     assert sorted(bug.sought.outputs for bug in handler.hit_bugs) == [("y",), ("z",)]
+
+
+@pytest.mark.parametrize("name", ["always_and_large", "always_and_option"])
+def test_one_case_that_shows_two_causes_gives_both(name: str, tmp_path: Path) -> None:
+    """The second one may never show again."""
+    handler, suspects = make_run(name, 0, tmp_path)
+    handle(handler, next(one for one in suspects if one.findings[0].outputs == ("y", "z")))
+    assert sorted((bug.sought.outputs, bug.hits) for bug in handler.hit_bugs) == [(("y",), 1), (("z",), 1)]
 
 
 def test_a_finding_is_of_a_class_for_each_output() -> None:

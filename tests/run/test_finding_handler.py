@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,10 @@ from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.severity import Grade
 from fuzz.report.json import finding_json
-from fuzz.run.deduplicate import known_bugs
-from fuzz.run.finding_handler import Disagreement, FindingHandler, without_later_calls
+from fuzz.run.findings.deduplicate import known_bugs
+from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
@@ -63,8 +65,11 @@ def make_handler(target: Target, folder: Path, **how: Any) -> FindingHandler:
     return FindingHandler(options, target, config, folder, {}, triage, Watcher(), 0.0, **how)
 
 
+NUMBERS = count()
+
+
 def first_seen(bug: Bug) -> Disagreement:
-    return Disagreement(0, 0.0, bug.case, bug.finding)
+    return Disagreement(next(NUMBERS), 0.0, bug.case, bug.finding)
 
 
 def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_are_seen_together(
@@ -129,12 +134,12 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     small, large = two_cases
-    for case, keep_smaller, count in ((large, True, 1), (small, False, 1), (small, True, 2)):
+    for case, keep_smaller, entries in ((large, True, 1), (small, False, 1), (small, True, 2)):
         run = make_handler(layernorm, tmp_path, keep_smaller_duplicate=keep_smaller)
         run.bugs += known_bugs(tmp_path, layernorm, None)
         bug = make_bug(case, "dx")
         run.add_bug(bug, first_seen(bug))
-        assert len(list(corpus.entry_files([tmp_path]))) == count
+        assert len(list(corpus.entry_files([tmp_path]))) == entries
 
 
 def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
@@ -144,7 +149,7 @@ def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bug = make_bug(case, "dx")
     handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
-    monkeypatch.setattr("fuzz.run.finding_handler.known_bugs", lambda *arguments: [])
+    monkeypatch.setattr("fuzz.run.findings.bug_saver.known_bugs", lambda *arguments: [])
     with pytest.raises(CorpusError, match=r"cannot write .*corpus.*; the finding is kept in .*\.yaml$") as caught:
         handler.add_bug(bug, first_seen(bug))
     kept = Path(str(caught.value).rpartition(" ")[2])
@@ -157,7 +162,7 @@ def test_a_finding_that_nothing_can_take_is_told_in_one_line(
     (tmp_path / "corpus").touch()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "corpus"))
     handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
-    monkeypatch.setattr("fuzz.run.finding_handler.known_bugs", lambda *arguments: [])
+    monkeypatch.setattr("fuzz.run.findings.bug_saver.known_bugs", lambda *arguments: [])
     bug = make_bug(case, "dx")
     with pytest.raises(CorpusError, match=r"cannot write .*; nor can the finding be kept elsewhere: "):
         handler.add_bug(bug, first_seen(bug))
@@ -253,7 +258,7 @@ def test_it_is_the_backends_that_differ_where_they_do_so_in_the_unshrunk_case_to
     def answer(case: Case, *_: object) -> dict[str, str]:
         return {"interpreter": "disagrees" if case.key == small.key else unshrunk}
 
-    monkeypatch.setattr("fuzz.run.finding_handler.cross_check", answer)
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", answer)
     handler = make_handler(layernorm, tmp_path, with_cross_checks=True)
     bug = make_bug(large, "dx", triggers=())
     monkeypatch.setattr(handler.triage, "shrink", lambda bug, _: setattr(bug, "least", replace(bug.least, case=small)))
@@ -274,7 +279,7 @@ def test_two_entries_that_were_cut_off_are_one_once_they_are_shrunk_to_one_cause
 
     saved = Saved()
     handler = make_handler(layernorm, tmp_path)
-    handler.triage, handler.watcher = CutOffTriage(""), saved  # type: ignore[assignment]
+    handler.triage, handler.saver.watcher = CutOffTriage(""), saved  # type: ignore[assignment]
     handler.triage.shrink = shrink  # type: ignore[method-assign]
     monkeypatch.setattr(handler.attribution, "have_same_cause", lambda old, new: same)
     handler.bugs += known_bugs(tmp_path, layernorm, None)
@@ -290,7 +295,7 @@ def test_a_later_run_keeps_the_diagnosis_of_a_case_that_stays_the_least(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     said = ("in the unshrunk case (M=12 N=12): dx is truncated", "only with eps=1e-12")
-    cut_off = make_bug(two_cases[0], "dx", cut_off="grading")
+    cut_off = make_bug(two_cases[0], "dx", cut_off="diagnosis")
     cut_off.least = replace(cut_off.least, diagnosis=said)
     corpus.save_entry(tmp_path, cut_off.to_entry())
 
@@ -328,7 +333,7 @@ def test_shrinking_leaves_time_to_verify_and_to_grade_before_the_deadline(
     handler = make_handler(layernorm, tmp_path, deadline=Deadline(3.0, clock := ManualClock()))
     seconds: list[float] = []
     handler.triage.shrink = lambda bug, budget: seconds.append(budget.seconds)  # type: ignore[method-assign]
-    handler.options = RunOptions("layernorm_bw", seconds=limit)
+    handler.budgets.time_limit = limit
     bug = make_bug(RandomEngine(layernorm, 0).case(0), "dx")
     handler.add_bug(bug, first_seen(bug))
     assert clock.monotonic() == 0.0 and seconds == pytest.approx([min(left, limit / 2)])
@@ -359,7 +364,7 @@ def test_where_time_ends_what_one_case_of_one_seed_showed_two_runs_is_one_bug(
         handler = make_handler(layernorm, tmp_path, keep_smaller_duplicate=False)
         monkeypatch.setattr(handler.attribution, "find_same_cause", out_of_time)
         bug = make_bug(two_cases[number > 0], "dweight" if number > 1 else "dx")
-        handler.add_bug(bug, first_seen(bug))
+        handler.add_bug(bug, replace(first_seen(bug), index=3))
         handlers.append(handler)
     assert len(list(corpus.entry_files([tmp_path]))) == 2
     assert [sum(bug.hits for bug in handler.bugs) for handler in handlers] == [1, 1, 1]
@@ -370,12 +375,97 @@ def test_a_bug_is_graded_before_other_backends_run_its_case(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    monkeypatch.setattr("fuzz.run.finding_handler.grade_bug", lambda *arguments: steps.append("grade"))
-    monkeypatch.setattr("fuzz.run.finding_handler.cross_check", lambda *arguments: steps.append("cross-check") or {})
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", lambda *arguments: steps.append("grade"))
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", lambda *_: steps.append("cross-check") or {})
     handler = make_handler(gelu, tmp_path, with_cross_checks=True, with_grades=True)
     bug = make_bug(case, "dx")
     handler.add_bug(bug, first_seen(bug))
     assert steps == ["grade", "cross-check"]
+
+
+def graded(bug: Bug, *_: object) -> None:
+    bug.grade = Grade("low", "extreme")
+
+
+def test_a_bug_is_saved_and_shown_before_it_is_graded(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry says until then what a later run has to go on with."""
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", graded)
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", lambda *_: {"interpreter": "agrees"})
+    handler = make_handler(gelu, tmp_path, with_cross_checks=True, with_grades=True)
+    tasks: list[Any] = []
+    handler.grader.defer = tasks.append
+    bug = make_bug(case, "dx")
+    assert handler.add_bug(bug, first_seen(bug)) and (bug.cut_off, bug.counts("medium")) == ("", True)
+    seen = []
+    while tasks:
+        entry = corpus.read(path := Path(bug.path))
+        seen.append((entry.provenance.cut_off, entry.severity))
+        tasks.pop(0)()
+    entry = corpus.read(path)
+    assert seen == [("grading", None), ("cross-check", "low")] and entry.provenance.cut_off == ""
+    assert entry.provenance.cross_checks == {"interpreter": "agrees"} and not bug.counts("medium")
+    assert list(corpus.entry_files([tmp_path])) == [path]
+
+
+@pytest.mark.parametrize("disagrees", [True, False])
+def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disagrees: bool
+) -> None:
+    def out_of_time(bug: Bug, *_: object) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", out_of_time)
+    first, bug = make_handler(gelu, tmp_path, with_grades=True), make_bug(case, "dx")
+    first.add_bug(bug, first_seen(bug))
+    (path,) = corpus.entry_files([tmp_path])
+    assert bug.cut_off == corpus.read(path).provenance.cut_off == "grading"
+
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", graded)
+    second = make_handler(gelu, tmp_path, with_grades=True)
+    second.bugs += known_bugs(tmp_path, gelu, None)
+    monkeypatch.setattr(second.triage, "confirm", lambda *_: bug if disagrees else None)
+    monkeypatch.setattr(second.triage, "shrink", None)
+    second.resume()
+    entry = corpus.read(path)
+    expected = ("", "low") if disagrees else ("grading", None)
+    assert (entry.provenance.cut_off, entry.severity) == expected
+    assert (second.bugs[0].cut_off, second.bugs[0].path) == (expected[0], str(path))
+
+
+def test_a_bug_that_was_merged_meanwhile_is_not_graded(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", None)
+    handler, bug, tasks = make_handler(gelu, tmp_path, with_grades=True), make_bug(case, "dx"), list[Any]()
+    handler.grader.defer = tasks.append
+    handler.add_bug(bug, first_seen(bug))
+    handler.bugs.clear()
+    tasks.pop()()
+    assert tasks == []
+
+
+def test_what_the_least_case_does_not_show_is_handled_once_more(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    """And what is filed later; without what an earlier case of the same kind would be shrunk again for."""
+    handler = make_handler(layernorm, tmp_path)
+    small, large = two_cases
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        bug.least = replace(bug.least, case=small, finding=wrong_value(bug.finding.outputs[0]))
+        bug.triggers = ()
+
+    handler.triage.shrink = shrink  # type: ignore[method-assign]
+    later = Finding("mutation", ("x",), "written", "m")
+    left = handler.handle(5, large, [wrong_value("dx", "dweight", "dbias"), later], ())
+    assert left == (wrong_value("dweight", "dbias"), later)
+    assert handler.bugs[0].sought == wrong_value("dx")
+    assert handler.handle(5, large, [wrong_value("dx")], ()) == ()
+    assert [bug.hits for bug in handler.bugs] == [1] and not handler.is_enough
+    handler.options = replace(handler.options, max_findings=1)
+    assert handler.is_enough and handler.handle(5, large, left, ()) == () and len(handler.bugs) == 1
 
 
 def test_a_fault_of_an_earlier_call_is_that_of_the_case_that_ends_with_it(layernorm: Target, tmp_path: Path) -> None:

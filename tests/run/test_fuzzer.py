@@ -12,10 +12,10 @@ import pytest
 
 from fuzz import corpus
 from fuzz.errors import UsageError
+from fuzz.run.findings.triage_queue import TriageQueue, take_first
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
-from fuzz.run.triage_queue import TriageQueue, take_first
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
@@ -137,7 +137,7 @@ def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
         Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False).run()
     assert orders[0] is take_first and orders[1] is not take_first
     # The deadline has passed: to compare all that may wait takes seconds, and they are but counted.
-    assert orders[1](("first", "second")) == "first"
+    assert orders[1](("first", "second"), False) == "first"
 
 
 FULL_DISK = """

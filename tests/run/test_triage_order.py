@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,9 +12,10 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import recipe
-from fuzz.run.triage_order import TriageOrder
-from fuzz.run.triage_queue import Suspect
+from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
+from fuzz.worker.deadline import Deadline
 
 FLOOD, RARE = replace(wrong_value("dx"), symptom="nonfinite"), wrong_value("dweight")
 
@@ -34,7 +36,9 @@ def triaged(order: TriageOrder, waiting: Sequence[Suspect]) -> list[int]:
     """The indices of all that waits, in the order in which it is triaged."""
     left, taken = list(waiting), []
     while left:
-        left.remove(chosen := order.choose(left))
+        chosen = order.choose(left, False)
+        assert chosen is not None
+        left.remove(chosen)
         taken.append(chosen.index)
     return taken
 
@@ -69,6 +73,20 @@ def test_errors_without_the_pattern_that_is_usual_come_second(two_cases: tuple[C
     odd = replace(RARE, unlike=("dweight", "offset"))
     waiting = suspects(two_cases[0], *[RARE] * 9, odd, RARE, odd)
     assert triaged(TriageOrder(layernorm), waiting)[:4] == [0, 9, 1, 11]
+
+
+def test_a_task_waits_for_what_is_unlike_all_before_it_but_not_at_the_end(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    waiting = suspects(two_cases[0], FLOOD, FLOOD, RARE)
+    order = TriageOrder(layernorm)
+    for expected in (0, 2):
+        chosen = order.choose(waiting, True)
+        assert chosen is not None and chosen.index == expected
+        waiting.remove(chosen)
+    assert order.choose(waiting, True) is None and order.choose(waiting, False) is waiting[0]
+    late = TriageOrder(layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0)
+    assert late.choose(waiting, True) is None and late.choose([], True) is None
 
 
 def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:

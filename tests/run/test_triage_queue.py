@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from bugs import wrong_value
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.run import triage_queue
-from fuzz.run.triage_queue import TriageQueue
+from fuzz.run.findings import triage_queue
+from fuzz.run.findings.triage_queue import TriageQueue
 from fuzz.worker.protocol import ReplicaGroup
 
 PATIENCE = 120.0
@@ -28,10 +29,13 @@ class Recorder:
         if is_open:
             self.gate.set()
 
-    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
+    def handle(
+        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]
+    ) -> Sequence[Finding]:
         assert self.gate.wait(PATIENCE)
         self.threads.add(threading.get_ident())
         self.handled.append(index)
+        return ()
 
     def end(self, group: ReplicaGroup) -> None:
         self.done.append(group.first)
@@ -39,6 +43,11 @@ class Recorder:
 
     def queue(self, in_turn: bool = False, **how: Any) -> TriageQueue:
         return TriageQueue(self.handle, self.end, in_turn, **how)
+
+
+@pytest.fixture
+def findings() -> tuple[Finding, ...]:
+    return wrong_value("y"), wrong_value("z")
 
 
 def put_group(queue: TriageQueue, case: Case, first: int, count: int) -> None:
@@ -71,13 +80,61 @@ def test_the_run_goes_on_while_a_case_is_handled(case: Case) -> None:
 
 def test_what_is_handled_next_may_be_chosen_and_groups_end_in_their_order(case: Case) -> None:
     recorder = Recorder(is_open=False)
-    with recorder.queue(choose=lambda waiting: waiting[-1]) as queue:
+    with recorder.queue(choose=lambda waiting, _: waiting[-1]) as queue:
         for first in range(0, 6, 2):
             put_group(queue, case, first, 2)
         recorder.gate.set()
         queue.finish()
     assert sorted(recorder.handled) == list(range(6)) and recorder.handled[1:] == sorted(recorder.handled[1:])[::-1]
     assert recorder.done == [0, 2, 4]
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_what_is_left_of_a_case_and_its_tasks_come_before_the_next_case(
+    case: Case, findings: tuple[Finding, ...], in_turn: bool
+) -> None:
+    """Unless another order is chosen. A task may defer another one."""
+    steps: list[object] = []
+
+    def handle(index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> Sequence[Finding]:
+        steps.append((index, len(findings)))
+        queue.defer(lambda: (steps.append("first"), queue.defer(lambda: steps.append("second")))[0])
+        return findings[1:]
+
+    with TriageQueue(handle, lambda group: steps.append("done"), in_turn) as queue:
+        for index in range(2):
+            queue.put(index, case, findings, ())
+        queue.end_group(ReplicaGroup(case, ((),), 0))
+        queue.finish()
+    tasks = ["first", "second"]
+    assert [one for one in steps if one != "done"] == [
+        step for index in range(2) for step in ((index, 2), *tasks, (index, 1), *tasks)
+    ]
+    assert "done" in steps
+
+
+def test_tasks_may_come_last_and_end_before_the_run_does(case: Case) -> None:
+    steps: list[object] = []
+    with TriageQueue(
+        lambda index, *_: (steps.append(index), queue.defer(lambda: steps.append("task")), ())[-1],
+        lambda group: None, False, lambda waiting, task_waits: waiting[0] if waiting else None,
+    ) as queue:  # fmt: skip
+        gate = threading.Event()
+        queue.submit(lambda: None if gate.wait(PATIENCE) else None)
+        put_group(queue, case, 0, 3)
+        gate.set()
+        queue.finish()
+    assert steps == [0, 1, 2, "task", "task", "task"]
+
+
+def test_what_a_task_raises_ends_the_run(case: Case) -> None:
+    def fail() -> None:
+        raise ArithmeticError("broken")
+
+    with TriageQueue(lambda *_: (), lambda group: None, False) as queue:
+        queue.defer(fail)
+        with pytest.raises(ArithmeticError):
+            queue.finish()
 
 
 def test_in_turn_a_case_is_handled_before_the_run_goes_on(case: Case) -> None:
@@ -98,7 +155,7 @@ def test_the_run_waits_where_too_much_waits(case: Case, monkeypatch: pytest.Monk
 
 
 def test_what_the_handler_raises_ends_the_run(case: Case) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> Sequence[Finding]:
         raise ArithmeticError("broken")
 
     with TriageQueue(fail, lambda group: None, False) as queue:

@@ -12,7 +12,7 @@ from bugs import make_bug, wrong_value
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.run.deduplicate import Attribution
+from fuzz.run.findings.deduplicate import Attribution
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.call_number import find_call

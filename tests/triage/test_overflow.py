@@ -16,7 +16,7 @@ from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import recipe
-from fuzz.run.deduplicate import Attribution
+from fuzz.run.findings.deduplicate import Attribution
 from fuzz.target.spec import Target
 from fuzz.triage.overflow import find_overflow
 from fuzz.triage.triage import Triage

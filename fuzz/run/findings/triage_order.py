@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from fuzz.model.finding import Finding
 from fuzz.model.severity import INPUT_CLASSES
-from fuzz.run.triage_queue import Suspect
+from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify_drawn
+from fuzz.worker.deadline import Deadline
 
 Sign = tuple[object, ...]
 
@@ -28,9 +29,13 @@ class TriageOrder:
     equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the triaged did,
     then those in a class of inputs in which that happened less often, then those with more ordinary inputs, then the
     oldest.
+
+    A task waits for findings that are like none before them, but not until less than `reserve` seconds are left.
     """
 
     target: Target
+    deadline: Deadline = field(default_factory=Deadline)
+    reserve: float = 0.0
     counts: Counter[Sign] = field(default_factory=Counter)
     _classes: dict[int, str] = field(default_factory=dict)
 
@@ -39,9 +44,14 @@ class TriageOrder:
         for bug in bugs:
             self._count([bug.finding, *bug.least.also], classify_drawn(bug.case, self.target))
 
-    def choose(self, waiting: Sequence[Suspect]) -> Suspect:
-        """The next one, which counts as triaged from now on."""
-        chosen = min(waiting, key=self._key)
+    def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+        """The next one, which counts as triaged from now on; None where a task comes first."""
+        if not waiting:
+            return None
+        keys = {suspect.index: self._key(suspect) for suspect in waiting}
+        chosen = min(waiting, key=lambda suspect: keys[suspect.index])
+        if task_waits and (keys[chosen.index][0] or self.deadline.seconds_left < self.reserve):
+            return None
         self._count(chosen.findings, self._classes.pop(chosen.index))
         return chosen
 

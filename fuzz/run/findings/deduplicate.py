@@ -52,10 +52,10 @@ class Attribution:
     shared: dict[tuple[int, int], list[Trigger]] = field(default_factory=dict)
     """Of two bugs that only values need, the edits of these that rid both; by their ids."""
 
-    def attribute(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
+    def attribute(self, case: Case, finding: Finding, *, doubts: bool = True) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
 
-        Of what bugs explain without evidence a finding is left where it is its turn to be shrunk again.
+        Of what bugs explain without evidence a finding is left where it is its turn to be shrunk again, with `doubts`.
         """
         causes: list[tuple[Bug, Finding | None]] = []
         left: Finding | None = finding
@@ -66,12 +66,12 @@ class Attribution:
         overflowing: Bug | None = None
         if left is not None:
             overflowing, left = self._attribute_overflow(case, left)
-        if left is None:
+        if left is None and doubts:
             # Whose turn it is to be shrunk again counts where it is shrunk, and nothing else of the case is.
             # A finding has one error: where a bug that needs something is among its causes, that is not the others'.
             own_error = not any(bug.triggers for bug, _ in causes)
-            doubts = (self._doubt(bug, case, part, own_error) for bug, part in causes if part is not None)
-            left = next(filter(None, doubts), None)
+            turns = (self._doubt(bug, case, part, own_error) for bug, part in causes if part is not None)
+            left = next(filter(None, turns), None)
         return causes[0][0] if causes else overflowing, left
 
     def _attribute_overflow(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
@@ -317,7 +317,9 @@ class Attribution:
             old.sought = replace(new.sought, least_error=before.least_error, other_than=before.other_than)
             old.least = new.least
             old.path = "" if old.known else old.path
-        old.hits += new.hits
+        # The case that was counted last for both is one.
+        old.hits += new.hits - (new.last_hit == old.last_hit >= 0)
+        old.last_hit = max(old.last_hit, new.last_hit)
         old.subjects = old.lasting_subjects | new.lasting_subjects
         old.overflows = old.overflows and new.overflows
         old.grade = old.grade or new.grade

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from fuzz.model.case import Case
@@ -17,8 +17,10 @@ from fuzz.worker.protocol import ReplicaGroup
 MOST_WAITING = 256
 """Cases that may wait for triage; the run waits then, rather than leave more than that to its end."""
 
-Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case]], None]
-"""Handles the findings of a case: (its index, the case, its findings, cases that ran before)."""
+Task = Callable[[], None]
+Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case]], Sequence[Finding]]
+"""Handles the findings of a case: (its index, the case, its findings, cases that ran before) -> what of them is to be
+handled once more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,25 +34,29 @@ class Suspect:
     handled: Future[None] = field(default_factory=Future)
 
 
-def take_first(waiting: Sequence[Suspect]) -> Suspect:
-    """The one that has waited longest."""
-    return waiting[0]
+Choose = Callable[[Sequence[Suspect], bool], Suspect | None]
+"""Chooses what is handled next: (what waits, in the order in which it came; whether a task waits) -> a suspect, or None
+where the task comes first."""
+
+
+def take_first(waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+    """The one that has waited longest, after tasks that came of one before it."""
+    return None if task_waits or not waiting else waiting[0]
 
 
 @dataclass
 class TriageQueue:
     """Calls a handler in a thread of its own; `on_group_done` is called in the caller's, with what is handled.
 
-    With `in_turn` everything is handled at once, while the caller waits. `choose` gives what is handled next of what
-    waits, in the order in which it came. Where that is the first of them, results are the same as in turn. What the
-    handler raises is raised by the next call. `seconds_waited` counts the caller's waits, `seconds_handled` the time of
-    the handler.
+    With `in_turn` everything is handled at once, while the caller waits. `choose` gives what is handled next. Where
+    that is the first of what waits, results are the same as in turn. What the handler or a task raises is raised by the
+    next call. `seconds_waited` counts the caller's waits, `seconds_handled` the time of the handler and of tasks.
     """
 
     handle: Handle
     on_group_done: Callable[[ReplicaGroup], None]
     in_turn: bool
-    choose: Callable[[Sequence[Suspect]], Suspect] = take_first
+    choose: Choose = take_first
     seconds_waited: float = 0.0
     seconds_handled: float = 0.0
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "triage"))
@@ -58,6 +64,7 @@ class TriageQueue:
     _of_group: list[Future[None]] = field(default_factory=list)
     _groups: deque[tuple[ReplicaGroup, list[Future[None]]]] = field(default_factory=deque)
     _waiting: list[Suspect] = field(default_factory=list)
+    _tasks: deque[tuple[Task, Future[None]]] = field(default_factory=deque)
     _lock: Lock = field(default_factory=Lock)
 
     def __enter__(self) -> TriageQueue:
@@ -66,11 +73,19 @@ class TriageQueue:
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
-    def submit(self, task: Callable[[], None]) -> None:
-        """Runs another task in its turn."""
+    def submit(self, task: Task) -> None:
+        """Runs a task in its turn."""
         self._others.append(self._thread.submit(task))
         if self.in_turn:
-            self._wait(self._others)
+            self._wait_for_others()
+
+    def defer(self, task: Task) -> None:
+        """Runs a task when it is chosen; the handler and other tasks may call this."""
+        done: Future[None] = Future()
+        with self._lock:
+            self._tasks.append((task, done))
+        self._others.append(done)
+        self._thread.submit(self._do_next)
 
     def put(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
         """Has the findings of a case of the present group handled."""
@@ -78,26 +93,41 @@ class TriageQueue:
         with self._lock:
             self._waiting.append(suspect)
         self._of_group.append(suspect.handled)
-        self._thread.submit(self._handle_next)
+        self._thread.submit(self._do_next)
         if self.in_turn:
             self._wait(self._of_group)
+            self._wait_for_others()
 
-    def _handle_next(self) -> None:
+    def _do_next(self) -> None:
+        """Handles the next suspect, or does the next task; each of them came with one call of this."""
         start = time.monotonic()
         with self._lock:
-            waiting = tuple(self._waiting)
-        suspect = waiting[0]
+            waiting, task_waits = tuple(self._waiting), bool(self._tasks)
+        done = waiting[0].handled if waiting else self._tasks[0][1]
         try:
-            suspect = self.choose(waiting)
-            self.handle(suspect.index, suspect.case, suspect.findings, suspect.history)
+            suspect = self.choose(waiting, task_waits)
+            if suspect is None:
+                task, done = self._tasks.popleft()
+                task()
+            else:
+                done = suspect.handled
+                rest = self.handle(suspect.index, suspect.case, suspect.findings, suspect.history)
+                self._replace(suspect, [replace(suspect, findings=rest)] if rest else [])
+                if rest:
+                    self._thread.submit(self._do_next)
+                    return
         except BaseException as error:
-            suspect.handled.set_exception(error)
+            done.set_exception(error)
         else:
-            suspect.handled.set_result(None)
+            done.set_result(None)
         finally:
-            with self._lock:
-                self._waiting.remove(suspect)
             self.seconds_handled += time.monotonic() - start
+
+    def _replace(self, suspect: Suspect, by: Sequence[Suspect]) -> None:
+        """Has others wait in the place of a suspect."""
+        with self._lock:
+            place = self._waiting.index(suspect)
+            self._waiting[place : place + 1] = by
 
     def end_group(self, group: ReplicaGroup) -> None:
         """Ends the present group: it is done when all that was put is handled."""
@@ -115,7 +145,13 @@ class TriageQueue:
         """Waits until everything is handled."""
         while self._groups:
             self._finish_first()
-        self._wait((*self._others, *self._of_group))
+        self._wait(self._of_group)
+        self._wait_for_others()
+
+    def _wait_for_others(self) -> None:
+        """Waits for all tasks, those that tasks defer among them."""
+        while self._others:
+            self._wait([self._others.pop(0)])
 
     def _open_futures(self) -> list[Future[None]]:
         return [future for _, futures in self._groups for future in futures if not future.done()]

@@ -1,0 +1,1 @@
+"""From what disagrees in a run to saved bugs, one for each cause."""
