@@ -53,6 +53,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.planner = RequestPlanner(self.config, self.state)
         self.slots = [WorkerSlot(number) for number in range(self.config.workers)]
+        self._unnotified: dict[tuple[int, str], protocol.EntrySaved] = {}
         self._last_heartbeat, self._last_progress = -HEARTBEAT_SECONDS, self.state.clock.monotonic()
 
     def run(self) -> str:
@@ -181,26 +182,46 @@ class Coordinator:
             case protocol.Failed(why):
                 self.state.say(f"{self.state.jobs[slot.job].target}: internal error: {why}")
                 if slot.slice:
+                    self._notify_of_rest(slot)
                     self._record_suspects(slot.job)
                     self.planner.end_slice(slot, died=True)
-            case protocol.Progress() | protocol.Hit() if slot.slice:
+            case protocol.Progress() | protocol.Hit() | protocol.FindingTriaged() if slot.slice:
                 self._update_slice(slot, slot.slice, event)
 
-    def _update_slice(self, slot: WorkerSlot, running: RunningSlice, event: protocol.Progress | protocol.Hit) -> None:
+    def _notify_of(self, slot: WorkerSlot, name: str) -> None:
+        """Notifies the user's command of a new finding, once."""
+        if (event := self._unnotified.pop((slot.number, name), None)) is not None:
+            job = self.state.jobs[slot.job]
+            finding = {**event.finding, "id": name, "path": event.path}
+            names = job.target, job.planted or None, event.backend, job.seed, self.state.campaign.name
+            self.notify(finding_document(finding, *names))
+
+    def _notify_of_rest(self, slot: WorkerSlot) -> None:
+        """Notifies of the new findings of a slice that had no time to grade them."""
+        for number, name in list(self._unnotified):
+            if number == slot.number:
+                self._notify_of(slot, name)
+
+    def _update_slice(
+        self, slot: WorkerSlot, running: RunningSlice, event: protocol.Progress | protocol.Hit | protocol.FindingTriaged
+    ) -> None:
         """Applies the progress and the findings of a slice."""
         match event:
             case protocol.EntrySaved():
                 if new := self.state.add_saved(running, event):
                     self.state.say(f"new finding: {event.path}")
-                    job = self.state.jobs[slot.job]
-                    finding = {**event.finding, "id": new, "path": event.path}
-                    names = job.target, job.planted or None, event.backend, job.seed, self.state.campaign.name
-                    self.notify(finding_document(finding, *names))
+                name, replaced = Path(event.path).stem, Path(event.replaced).stem
+                before = [self._unnotified.pop((slot.number, one), None) for one in (name, replaced)]
+                if new or any(before):
+                    self._unnotified[slot.number, name] = event
             case protocol.Hit():
                 self.state.add_hit(running, event)
+            case protocol.FindingTriaged(name):
+                self._notify_of(slot, name)
             case protocol.Progress():
                 self.state.update(running, event)
                 if isinstance(event, protocol.SliceDone):
+                    self._notify_of_rest(slot)
                     self._record_suspects(slot.job)
                     self.planner.end_slice(slot, rejection=event.rejection)
 
@@ -211,6 +232,7 @@ class Coordinator:
         if isinstance(slot.request, Replay):
             self.planner.replay_rest(slot)
         elif slot.slice:
+            self._notify_of_rest(slot)
             target, count = self.state.jobs[slot.job].target, self._record_suspects(slot.job)
             if not self.stopping:
                 self.state.say(f"{target}: worker {slot.number} ended ({why}); {count} cases are suspects")

@@ -130,6 +130,12 @@ class EntrySaved(Hit):
     removed: tuple[str, ...] = ()
 
 
+class FindingTriaged(HostEvent):
+    """Nothing is left to do of a finding that was saved; `name` is that of its entry, without the suffix."""
+
+    name: str
+
+
 class CoverageMeasured(HostEvent):
     """What the cases of a job have reached, as ``fuzz coverage --json`` prints it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from services import Postgres
@@ -12,7 +13,16 @@ from services import Postgres
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import HostEvent, Ready, Request, Slice, SliceDone, SuspectCleared
+from fuzz.campaign.protocol import (
+    EntrySaved,
+    FindingTriaged,
+    HostEvent,
+    Ready,
+    Request,
+    Slice,
+    SliceDone,
+    SuspectCleared,
+)
 from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
@@ -86,6 +96,28 @@ def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(t
     assert len(waits) >= 8 and all(wait >= 30 for wait in waits) and max(waits) > 1800
     assert state.jobs[0].slices > 3 * state.jobs[1].slices
     assert lines.count("silu: every case was refused, the last one: no memory; tried again in 60 s") == 1
+
+
+def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its last document, also where another entry has taken its place meanwhile."""
+
+    def saved(name: str, severity: str | None, replaced: str = "") -> EntrySaved:
+        return EntrySaved(f"{name}.yaml", False, False, 1, 0, replaced, "cpu", {"severity": severity})
+
+    class Saving(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if not self.slices:
+                events = [saved("a", None), saved("b", None), saved("c", "high", "a.yaml"), FindingTriaged("c")]
+                self.events += [(number, event) for event in (*events, FindingTriaged("c"))]
+            super().send(number, request)
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
+    found = [document["finding"] for document in documents if document["event"] == "finding"]
+    assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
 
 
 def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:

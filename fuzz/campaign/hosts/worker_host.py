@@ -121,6 +121,9 @@ class SliceWatcher(Watcher):
     def on_saved(self, bug: Bug, replaced: str) -> None:
         self.channel.send(EntrySaved(*_hit_fields(bug), replaced, self.backend, dict(finding_json(bug))))
 
+    def on_triaged(self, bug: Bug) -> None:
+        self.channel.send(protocol.FindingTriaged(Path(bug.path).stem))
+
 
 def _hit_fields(bug: Bug) -> tuple[str, bool, bool, int, int]:
     """The fields of Hit."""
