@@ -89,6 +89,15 @@ def test_a_task_waits_for_what_is_unlike_all_before_it_but_not_at_the_end(
     assert late.choose(waiting, True) is None and late.choose([], True) is None
 
 
+def test_the_rest_of_a_case_comes_after_what_is_unlike_all_before_it(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    waiting = suspects(two_cases[0], FLOOD, RARE)
+    waiting[0] = replace(waiting[0], is_rest=True)
+    order = TriageOrder(layernorm)
+    assert triaged(order, waiting) == [1, 0] and order.choose(waiting[:1], True) is None
+
+
 def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     order = TriageOrder(layernorm)
     order.know([make_bug(two_cases[0], finding=FLOOD)])

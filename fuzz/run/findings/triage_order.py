@@ -30,6 +30,8 @@ class TriageOrder:
     then those in a class of inputs in which that happened less often, then those with more ordinary inputs, then the
     oldest.
 
+    What is left of a case whose first finding was triaged counts as like that one, which may be its cause.
+
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left.
     """
 
@@ -61,7 +63,8 @@ class TriageOrder:
             (tuple(self.counts[one] for one in signs(finding, input_class)) for finding in suspect.findings),
             default=(0, 0, 0),
         )
-        return (*often, INPUT_CLASSES.index(input_class), suspect.index)
+        first, *others = often
+        return (max(first, suspect.is_rest), *others, INPUT_CLASSES.index(input_class), suspect.index)
 
     def _class_of(self, suspect: Suspect) -> str:
         if suspect.index not in self._classes:

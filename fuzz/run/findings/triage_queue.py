@@ -25,12 +25,16 @@ handled once more."""
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """A case that waits for triage: its index in the run, its findings, and cases that ran before it."""
+    """A case that waits for triage: its index in the run, its findings, and cases that ran before it.
+
+    `is_rest` is whether other findings of the case were handled before.
+    """
 
     index: int
     case: Case
     findings: Sequence[Finding]
     history: Sequence[Case]
+    is_rest: bool = False
     handled: Future[None] = field(default_factory=Future)
 
 
@@ -112,7 +116,7 @@ class TriageQueue:
             else:
                 done = suspect.handled
                 rest = self.handle(suspect.index, suspect.case, suspect.findings, suspect.history)
-                self._replace(suspect, [replace(suspect, findings=rest)] if rest else [])
+                self._replace(suspect, [replace(suspect, findings=rest, is_rest=True)] if rest else [])
                 if rest:
                     self._thread.submit(self._do_next)
                     return
