@@ -222,7 +222,8 @@ class Coordinator:
                 self.state.update(running, event)
                 if isinstance(event, protocol.SliceDone):
                     self._notify_of_rest(slot)
-                    self._record_suspects(slot.job)
+                    # Nothing ended it before its time, so that none of them may have.
+                    self._record_suspects(slot.job, blamed=self.planner.has_longest_slice(slot.job))
                     self.planner.end_slice(slot, rejection=event.rejection)
 
     def _end_host(self, slot: WorkerSlot, why: str) -> None:
@@ -239,10 +240,10 @@ class Coordinator:
             self.planner.end_slice(slot, died=True)
         slot.state, slot.request, slot.slice = "gone", None, None
 
-    def _record_suspects(self, index: int) -> int:
+    def _record_suspects(self, index: int, *, blamed: bool = True) -> int:
         """Turns what ran in a job's slice into suspects; where they cannot be written, the campaign stops."""
         try:
-            return self.state.record_suspects(index, blamed=not self.stopping)
+            return self.state.record_suspects(index, blamed=blamed and not self.stopping)
         except CorpusError as error:
             self.fatal_error = self.fatal_error or str(error)
             return 0

@@ -114,12 +114,18 @@ class RequestPlanner:
             seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
         memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
         suspects = self.state.select_suspects(index)
+        # Further cases would leave more in question.
+        only_suspects = self.ending or bool(suspects and self._unsettled_slices[index])
         return Slice(
             job.target, job.backend, job.planted, job.engine, job.seed, job.plan, job.cases, seconds,
-            max(len(suspects), 1) if self.ending else cases,
+            max(len(suspects), 1) if only_suspects else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
             0 if self.ending or job.planted else coverage_cases(self.config.coverage, job.slices + 1),
         )  # fmt: skip
+
+    def has_longest_slice(self, index: int) -> bool:
+        """Whether a job's slice is not doubled any more, however much it leaves in question."""
+        return self._unsettled_slices[index] >= MOST_DOUBLINGS
 
     def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:
         """Closes a worker's slice. A job whose slices run nothing is given up; one whose cases are refused pauses.

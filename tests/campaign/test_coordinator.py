@@ -160,6 +160,33 @@ def test_what_a_slice_leaves_in_question_runs_first_in_the_next_one_and_has_a_wh
     assert (len(requests), requests[1].seconds, requests[1].cases) == (2, 120.0, 1)
 
 
+def test_what_slices_that_end_in_order_leave_in_question_runs_together_without_further_cases(
+    two_cases: tuple[Case, Case], tmp_path: Path
+) -> None:
+    """Nothing died beside them: a job that is far from done with them would keep all others from running otherwise."""
+    hosts = SimulatedHosts(ManualClock())
+    requests: list[Slice] = []
+    simulated = hosts.send
+
+    def send(number: int, request: Request) -> None:
+        assert isinstance(request, Slice)
+        requests.append(request)
+        if len(requests) >= 5:
+            hosts.events += [(number, SuspectCleared(path)) for path in request.suspects]
+        else:
+            journal = Journal(Path(request.journal))
+            for index, case in enumerate(two_cases):
+                journal.start_group(ReplicaGroup(case, ((),), index))
+            journal.release()
+        simulated(number, request)
+
+    hosts.send = send  # type: ignore[method-assign]
+    simulate(tmp_path, hosts, budget={"cases": 1000}, slice="60s")
+    assert [len(request.suspects) for request in requests[:6]] == [0, 2, 2, 2, 2, 0]
+    assert [request.cases for request in requests[1:5]] == [2] * 4
+    assert len({request.target for request in requests[:5]}) == 1 < len({request.target for request in requests})
+
+
 def test_a_job_that_ran_no_case_says_so_when_the_campaign_has_finished(tmp_path: Path) -> None:
     state, lines = simulate(tmp_path, SimulatedHosts(ManualClock()), budget={"time": "60s"}, slice="60s")
     assert [(bool(job.cases), job.note) for job in state.jobs] == [
