@@ -231,7 +231,7 @@ class Workshop:
         }
 
     def replayed(self, release: str, text: str, findings: Sequence[Found]) -> dict[str, Found]:
-        """The lines of the module `replay` by the path in the folder. No process takes long; what each told is kept."""
+        """The lines of the module `replay` by the path in the folder. No process takes long; each result is kept."""
         lines = dict[str, Found]()
         while left := [one["path"] for one in findings if one["path"] not in lines]:
             lines |= self.kept(replay_name(release, left), partial(self.replay_some, release, text, left))["lines"]
@@ -242,8 +242,8 @@ class Workshop:
         full = [str((self.folder / path).resolve()) for path in paths]
         module, arguments = "benchmarks.archaeology.replay", (text, f"{REPLAYING:g}", *full)
         _, output, errors = self.run(release, module, *arguments, seconds=REPLAYING)
-        told = {line["path"]: line for line in map(json.loads, output.splitlines())}
-        found = {path: told[one] for path, one in zip(paths, full, strict=True) if one in told}
+        lines = {line["path"]: line for line in map(json.loads, output.splitlines())}
+        found = {path: lines[one] for path, one in zip(paths, full, strict=True) if one in lines}
         lost = {paths[0]: {"needs": [], "shows": f"not run: {errors.strip()[-300:]}"}}
         return {
             "lines": {path: {name: one[name] for name in ("needs", "shows")} for path, one in (found or lost).items()}
@@ -260,11 +260,11 @@ class Workshop:
         def make() -> Found:
             after = self.finish(SHRINK, step["older"], found)
             if self.is_repaired(step, found, after):
-                return self.told(step, found, after) | {"repaired": True, "slipped": False}
+                return self.read_outcome(step, found, after) | {"repaired": True, "slipped": False}
             if not self.is_repaired(step, found, found["path"]):
                 return {"repaired": False}
             after = self.finish(EXPLAIN, step["older"], found)
-            return self.told(step, found, after) | {"repaired": True, "slipped": True}
+            return self.read_outcome(step, found, after) | {"repaired": True, "slipped": True}
 
         return self.kept(finish_name(found), make)
 
@@ -284,13 +284,13 @@ class Workshop:
                 module = "benchmarks.archaeology.explain"
                 ran = self.run(release, module, found["text"], grading, path, seconds=self.grading)
             (after,) = folder.glob("*.yaml")
-            return {"path": self.name_in_folder(after), "told": ran[2].strip()[-300:]}
+            return {"path": self.name_in_folder(after), "errors": ran[2].strip()[-300:]}
 
         def grade() -> Found:
             ran = self.run(
                 release, *shrink_command(found, str(self.folder / path), grading, "--grade"), seconds=self.grading
             )
-            return {"told": ran[2].strip()[-300:]}
+            return {"errors": ran[2].strip()[-300:]}
 
         path = str(self.kept(f"{how}/{found['path']}.json", make)["path"])
         if how == SHRINK and corpus.read(self.folder / path).grade is None:
@@ -305,7 +305,7 @@ class Workshop:
             self.replayed(step["older"], text, [one])[path]["shows"] == DISAGREES
         )
 
-    def told(self, step: Found, found: Found, path: str) -> Found:
+    def read_outcome(self, step: Found, found: Found, path: str) -> Found:
         """What the entry of a repaired finding says, as far as the table needs it."""
         entry = corpus.read(self.folder / path)
         assert entry.finding is not None

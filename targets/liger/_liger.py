@@ -21,13 +21,13 @@ torch.backends.cudnn.allow_tf32 = False
 
 DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"
-ELSEWHERE = (
-    "*xpu*", "*npu_*", "*'npu'*", "*is_hip*", "*.device.type*", "*_can_use_mm_out*", "*_arch*", "*large_grf_mode*",
+OTHER_DEVICES = (
+    "*xpu*", "*npu_*", "*'npu'*", "*is_hip*", "*.device.type*", "*_arch*", "*large_grf_mode*",
     "*device_context*", "*infer_device*", "*_should_tile*", "*_tile_settings*",
 )  # fmt: skip
 """What runs on other devices."""
 UNREACHED = {
-    **dict.fromkeys(ELSEWHERE, DEVICE),
+    **dict.fromkeys(OTHER_DEVICES, DEVICE),
     **dict.fromkeys(("* found:*", "* applied:*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
