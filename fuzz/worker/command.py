@@ -18,14 +18,18 @@ if found is None or found.origin != {origin!r}:
 MODULE = "import runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
 
 
+def importing_this(program: str) -> str:
+    """A program that does the same in a Python that may not find this package."""
+    origin = fuzz.__file__
+    return PRELUDE.format(origin=origin, folder=str(Path(origin).parents[1])) + program
+
+
 def program_command(program: str) -> tuple[str, ...]:
     """The command that runs a program; its arguments follow.
 
     The folder that it is started in is not on its path: a person's own may hold a `fuzz` too.
     """
-    origin = fuzz.__file__
-    folder = str(Path(origin).parents[1])
-    return sys.executable, "-P", "-c", PRELUDE.format(origin=origin, folder=folder) + program
+    return sys.executable, "-P", "-c", importing_this(program)
 
 
 def module_command(module: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -38,9 +38,10 @@ from fuzz.worker.channel import (
 )
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
+from fuzz.worker.command import importing_this
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
-from fuzz.worker.system import kill_server, restore_server_folder, resume_if_stopped
+from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 from fuzz.worker.worker_process import GARBLED, WorkerProcess
 
@@ -49,6 +50,8 @@ SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Keeps a process that is started from running a file of the working folder that is named as one of its modules is."""
 SERVER_SECONDS = 300.0
 """Seconds after which the server that workers are forked from is replaced, where it has not started one by then."""
+START_PYTHON: Callable[[bytes, Sequence[Any], Sequence[int]], int] = vars(util)["spawnv_passfds"]
+"""Starts a new Python for the server."""
 STARTS = threading.Lock()
 """Held while a process starts, which changes this process's variables for a moment."""
 
@@ -146,7 +149,7 @@ class Worker:
         arguments = channel, activity, self.handler, self.config
         process = context.Process(target=supervise, args=arguments, daemon=True)
         variables = {**SAFE_PATH, **self.environment}
-        with STARTS, without_main(), _environment(variables), _forking_from(own):
+        with STARTS, without_main(), environment(variables), _forking_from(own):
             process.start()
         return process
 
@@ -337,26 +340,10 @@ def without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables for processes that are started inside."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def preload(*modules: str) -> None:
     """Starts the server that workers are forked from, with modules imported, while the caller does other things."""
     CONTEXT.set_forkserver_preload(list(modules))
-    with STARTS, _environment(SAFE_PATH):
-        forkserver.ensure_running()
+    _start_server(_run_in_python)
 
 
 def fork_server(*modules: str) -> None:
@@ -367,16 +354,26 @@ def fork_server(*modules: str) -> None:
     for module in modules:
         import_module(module)
     CONTEXT.set_forkserver_preload(list(modules))
+    _start_server(_run_in_fork)
+
+
+def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> None:
+    """Starts the server with `run` in place of the function that starts a new Python."""
     # It is started by the function that is replaced below, and not meant.
     resource_tracker.ensure_running()
     processes: Any = util
-    start_python = processes.spawnv_passfds
-    with STARTS, _environment(SAFE_PATH):
-        processes.spawnv_passfds = _run_in_fork
+    with STARTS, environment(SAFE_PATH):
+        processes.spawnv_passfds = run
         try:
             forkserver.ensure_running()
         finally:
-            processes.spawnv_passfds = start_python
+            processes.spawnv_passfds = START_PYTHON
+
+
+def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
+    """Starts a new Python, which would import nothing where it does not find this package; its number."""
+    *options, program = arguments
+    return START_PYTHON(path, [*options, importing_this(program)], passed)
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import site
 import subprocess
+import sys
 from pathlib import Path
 
 import fuzz
@@ -39,3 +41,17 @@ def test_a_checkout_that_is_not_installed_is_found(tmp_path: Path) -> None:
 
 def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
     assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
+
+
+def test_the_server_of_workers_imports_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "shows.py").write_text("import sys\ndef imported(): print('fuzz.errors' in sys.modules)\n")
+    program = tmp_path / "program.py"
+    paths = [str(Path(fuzz.__file__).parents[1]), *site.getsitepackages()]
+    program.write_text(
+        "if __name__ == '__main__':\n"
+        f"    import sys; sys.path += {paths!r}\n"
+        "    import shows; from fuzz.worker.process import CONTEXT, preload; preload('fuzz.errors')\n"
+        "    process = CONTEXT.Process(target=shows.imported); process.start(); process.join()"
+    )
+    # -S holds for the server too, whose path nothing is added to.
+    assert output((sys.executable, "-S", str(program)), tmp_path) == "True"
