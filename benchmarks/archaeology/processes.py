@@ -25,6 +25,7 @@ MODULES = (
     "torch.distributed.tensor", "torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.kernel.flex",
 )  # fmt: skip
 """What the server imports besides what every worker needs; those of torch are what newer releases import of it."""
+STAND_INS = "benchmarks.archaeology.stand_ins"
 LATE = 124
 """The exit code of a process that is ended because its time is over."""
 STARTS = Lock()
@@ -33,8 +34,8 @@ STARTS = Lock()
 
 def start_server(stand_ins: Sequence[str] = ()) -> None:
     """Starts the server, which sees no GPU; `stand_ins` are packages that are not to be imported themselves."""
-    os.environ |= {"CUDA_VISIBLE_DEVICES": "", VARIABLE: ",".join(stand_ins)}
-    start_worker_server("benchmarks.archaeology.stand_ins", *MODULES)
+    os.environ |= import_path(ROOT) | {VARIABLE: ",".join(stand_ins)}
+    start_worker_server(STAND_INS, *MODULES)
 
 
 def run_forked(
@@ -60,6 +61,7 @@ def run_forked(
 def command(release: Path, module: str, arguments: Sequence[str], cpus: Sequence[int], *files: Path) -> None:
     """The program of a process: runs a module with arguments, its output and errors in two files."""
     os.setsid()
+    assert STAND_INS in sys.modules, "the server has not imported what it was told to"
     if cpus:
         os.sched_setaffinity(0, cpus)
     for descriptor, file in enumerate(files, 1):
