@@ -17,7 +17,11 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.errors import UsageError, one_line
+from fuzz.model.case import Case
 from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.model.oracle_specs import AUTOGRAD
+from fuzz.oracles.autograd import graph_contexts
 from fuzz.run.replay import Servers, load_target_of, open_triage, reproduces
 from fuzz.run.setup import start_worker_server
 from fuzz.target.spec import Target
@@ -47,7 +51,20 @@ def show(entry: Entry, name: str, loaded: Target, servers: Servers) -> str:
     again = report.finding_of(finding.oracle)
     if again and again.shares_output(finding):
         return DISAGREES
+    if again and finding.oracle == AUTOGRAD.name and comes_first(again, finding, loaded, entry.case):
+        return f"not examined: {one_line(again.message)}"
     return AGREES if examines(report, finding.oracle) else f"not examined: {report.outcome}"
+
+
+def comes_first(one: Finding, other: Finding, target: Target, case: Case) -> bool:
+    """Whether one is of an earlier graph than the other may be: `autograd` ends with the first that disagrees."""
+    contexts = list(graph_contexts(target, case))
+
+    def places(finding: Finding) -> list[int]:
+        told = [place for place, context in enumerate(contexts) if finding.message.endswith(context.circumstance)]
+        return told or [place for place, context in enumerate(contexts) if context.symptom == finding.symptom]
+
+    return min(places(one), default=-1) < max(places(other), default=-1)
 
 
 def main(target: str, seconds: float, paths: Sequence[str]) -> None:

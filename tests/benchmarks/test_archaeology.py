@@ -16,12 +16,14 @@ from bugs import wrong_value
 from benchmarks.archaeology.__main__ import to_finish, work
 from benchmarks.archaeology.code import digest
 from benchmarks.archaeology.plan import Period, chains, draw_third, neighbours, periods, searched, steps
+from benchmarks.archaeology.replay import comes_first
 from benchmarks.archaeology.run import EXPLAIN, Failed, Workshop, choose_repaired
 from benchmarks.archaeology.search import MOST_ALIKE, MOST_OF_SIGN, Keeper
 from benchmarks.archaeology.stand_ins import Finder
 from benchmarks.archaeology.table import describe, repaired
 from fuzz import corpus
 from fuzz.coverage_report.protocol import SourceFunction
+from fuzz.model.finding import Finding
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
@@ -336,3 +338,25 @@ def test_jobs_share_no_processor_where_there_are_enough(tmp_path: Path, monkeypa
     for jobs in (3, 8, 16):
         slots = Workshop(tmp_path, jobs=jobs, seconds=0).slots
         assert sorted(cpu for _ in range(jobs) for cpu in slots.get_nowait()) == list(range(16))
+
+
+ONLY_X, ONLY_W = "where only x requires a gradient", "where only w requires a gradient"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hidden"),
+    [
+        (("twice", "dx changes when the backward runs again"), ("subset", f"dx: None {ONLY_X}"), True),
+        (("before", "dx is wrong with exp before each input"), ("twice", "dx changes"), False),
+        (("raised", f"raised E {ONLY_X}"), ("subset", f"dw: None {ONLY_W}"), False),
+        (("raised", f"raised E {ONLY_W}"), ("raised", f"raised E {ONLY_X}"), True),
+    ],
+)
+def test_a_graph_after_the_first_that_disagrees_is_not_examined(
+    old: tuple[str, str], new: tuple[str, str], hidden: bool
+) -> None:
+    target: Any = SimpleNamespace(requested_writes=lambda _: ())
+    inputs = dict.fromkeys("xw", SimpleNamespace(is_float=True))
+    case: Any = SimpleNamespace(last=SimpleNamespace(arguments=inputs))
+    was, now = (Finding("autograd", ("dx",), symptom, message) for symptom, message in (old, new))
+    assert comes_first(now, was, target, case) == hidden
