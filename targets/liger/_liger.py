@@ -39,6 +39,8 @@ MODULES = (*FUNCTIONS, "liger_kernel.transformers")
 """What autograd functions and modules are imported from; the modules import transformers where that is installed."""
 OFF = (None, False, 0, 1.0, -100)
 """What an argument is that leaves the arithmetic as it was before there was such an argument."""
+WAYS = ("in_place", "row_mode")
+"""Arguments that ask for a way to compute, not for another value: before there was one, either way was taken."""
 
 
 def liger(**declaration: Any) -> Callable[..., Any]:
@@ -64,11 +66,18 @@ def applied(place: str, **given: Any) -> Any:
     function = found(place)
     parameters = dict(list(inspect.signature(function.forward).parameters.items())[1:])
     for name in given.keys() - parameters.keys():
-        if isinstance(given[name], torch.Tensor) or given[name] not in OFF:
+        if not leaves_as_before(name, given[name]):
             raise NotImplementedError(f"this release of liger-kernel has no argument {name} in {place}")
     last = max(place for place, name in enumerate(parameters) if name in given)
     values = [given.get(name, parameter.default) for name, parameter in parameters.items()]
     return function.apply(*values[: last + 1])
+
+
+def leaves_as_before(name: str, value: Any) -> bool:
+    """Whether a release without an argument computes what this value of it asks for."""
+    if isinstance(value, torch.Tensor) or value is True:  # True is equal to 1.0.
+        return value is True and name in WAYS
+    return value in OFF
 
 
 def layer(place: str, parameters: dict[str, Any], *inputs: Any, **settings: Any) -> Any:

@@ -1,0 +1,50 @@
+"""A release of liger-kernel that lacks an argument refuses what asks for it, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.releases import ROOT
+
+
+class Older:
+    """An autograd function of a release that has neither scaling nor a way to write in place."""
+
+    @staticmethod
+    def forward(ctx: object, x: object, eps: float = 1e-6) -> None:
+        """Has these arguments."""
+
+    @staticmethod
+    def apply(*values: object) -> tuple[object, ...]:
+        """Returns what it is called with."""
+        return values
+
+
+@pytest.fixture
+def helpers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module that the targets share, with a library of one function."""
+    for name in ("liger_kernel", "liger_kernel.ops"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "liger_kernel.ops.norm", SimpleNamespace(Norm=Older))  # type: ignore[arg-type]
+    spec = spec_from_file_location("liger_helpers", Path(ROOT, "targets", "liger", "_liger.py"))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("asked", [{"scaled": True}, {"scaled": 2.0}, {"softcap": 30.0}])
+def test_what_a_release_lacks_is_refused(helpers: ModuleType, asked: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedError):
+        helpers.applied("norm:Norm", x=3, **asked)
+
+
+@pytest.mark.parametrize("asked", [{"scaled": False}, {"scale": 1.0}, {"in_place": True}, {"in_place": False}])
+def test_what_leaves_the_value_as_it_was_is_left_out(helpers: ModuleType, asked: dict[str, Any]) -> None:
+    assert helpers.applied("norm:Norm", x=3, **asked) == (3,)
