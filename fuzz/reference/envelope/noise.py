@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
+from fuzz.reference.envelope.rounding import RoundingLoop
 from fuzz.reference.envelope.summation import (
     LARGEST,
     LARGEST_PRODUCT,
@@ -100,6 +101,7 @@ class MemberNoise:
         ranged = check_range and bits < 1024 and self.first_working < self.count
         self.scale_up = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
         self.scale_down = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
+        self._rounding = RoundingLoop(replicas, self.count, self.first_working, self.scale_up, self.scale_down)
         self.is_float32 = precision.u == 2.0**-24
         self.is_thorough = check_range
 
@@ -145,17 +147,20 @@ class MemberNoise:
 
     def _draw(self, kind: str, factor: float, row: torch.Size) -> Tensor:
         """Noise (members, *row) at the current offset, a view of the pool where it is long enough."""
-        pool = self._pools.get((kind, factor))
-        if pool is None:
-            pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
-            self._pools[kind, factor] = pool
-        layout = self._layouts.get(row)
+        pool, layout = self._pool(kind, factor), self._layouts.get(row)
         shape, strides, size = self._layout(row) if layout is None else layout
         if strides:
             return pool.window(self.offset, size, shape, strides)
         tile = pool.columns(self.offset, self.offset + SPAN)[:, self.offset : self.offset + SPAN]
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
         return tiled[:, :size].view(self.count, *row)
+
+    def _pool(self, kind: str, factor: float) -> NoisePool:
+        pool = self._pools.get((kind, factor))
+        if pool is None:
+            pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
+            self._pools[kind, factor] = pool
+        return pool
 
     def _layout(self, row: torch.Size) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """(shape, strides, size) of a draw for `row`: shape with members, strides in a pool, elements of the row."""
@@ -270,13 +275,15 @@ class MemberNoise:
         eta = self._unit()
         if tiny:
             self.mark_underflow_(t, t)
-        for row, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
-            if tiny:
-                part.addcmul_(part.clamp(-eta, eta), self._draw("tiny", 1.0, row))
-            part.mul_(self._draw("factor", factor, row))
+        noise = self._pool("factor", factor), self._pool("tiny", 1.0) if tiny else None
+        if not self._rounding.round_(t, *noise, self.offset, eta):
+            for row, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
+                if tiny:
+                    part.addcmul_(part.clamp(-eta, eta), self._draw("tiny", 1.0, row))
+                part.mul_(self._draw("factor", factor, row))
+            if self.scale_up:
+                self.overflow_(t)
         self.offset = (self.offset + _STRIDE) % SPAN
-        if self.scale_up:
-            self.overflow_(t)
         return t
 
     def round_unless_integer(self, t: Tensor, factor: float) -> Tensor:

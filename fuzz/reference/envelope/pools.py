@@ -99,6 +99,7 @@ class NoisePool:
         self._values = torch.empty((1 + len(ids), 2 * SPAN), dtype=torch.float64)
         if device.type != "cpu":
             self._values = self.columns(0, 2 * SPAN).to(device)
+        self._address = self._values.data_ptr()
 
     def window(self, start: int, size: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
         """A view of `size` columns from one on, of a shape whose first dim are members."""
@@ -109,6 +110,12 @@ class NoisePool:
             window = self.columns(start, start + size).as_strided(shape, strides, start)
             self._windows[start, shape] = window
         return window
+
+    def address(self, start: int, size: int) -> int:
+        """The address, in the first row, of the first of `size` columns that have been computed."""
+        if self._missing:
+            self.columns(start, start + size)
+        return self._address + 8 * start
 
     def columns(self, start: int, stop: int) -> Tensor:
         """The whole pool, of which these columns have been computed."""

@@ -1,0 +1,51 @@
+"""Rounding in C gives the bits of rounding by torch's operations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fuzz.reference.envelope import make_precision, rounding
+from fuzz.reference.envelope.noise import MemberNoise
+
+WORKING, WITH_FLOAT64 = (1, 2, 3, 9), (-2, -1, 9, 10, 12)
+
+
+def rounded(t: torch.Tensor, ids: tuple[int, ...], check_range: bool, replicas: int, tiny: bool) -> torch.Tensor:
+    return MemberNoise(make_precision("libdevice"), ids, 5, check_range, None, replicas).round_(t.clone(), 2.0, tiny)
+
+
+def all_magnitudes(rows: int, *shape: int) -> torch.Tensor:
+    """Numbers of float32's range and beyond it on both sides, zeros of both signs, infinities and NaN."""
+    generator = torch.Generator().manual_seed(0)
+    t = torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
+    t *= 2.0 ** torch.randint(-155, 130, t.shape, generator=generator).double()
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan], dtype=torch.float64)
+    flat = t.view(rows, -1)
+    flat[:, : len(special)] = special[: flat.shape[1]]
+    return t
+
+
+@pytest.mark.parametrize("tiny", [False, True])
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("ids", [WORKING, WITH_FLOAT64])
+@pytest.mark.parametrize("shape", [(), (3, 41), (40_000,), (0,)])
+def test_bits_are_those_of_torch(
+    shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, tiny: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rounding.compile_loop() is not None
+    t = all_magnitudes(replicas * (1 + len(ids)), *shape)
+    for check_range in (False, True):
+        by_loop = rounded(t, ids, check_range, replicas, tiny)
+        with monkeypatch.context() as patch:
+            patch.setattr(rounding, "compile_loop", lambda: None)
+            by_torch = rounded(t, ids, check_range, replicas, tiny)
+        assert torch.equal(by_loop.view(torch.int64), by_torch.view(torch.int64))
+        assert torch.equal(by_loop[:: 1 + len(ids)].view(torch.int64), t[:: 1 + len(ids)].view(torch.int64))
+
+
+def test_views_are_left_to_torch() -> None:
+    t = all_magnitudes(5, 3, 41)
+    turned = t.transpose(1, 2).contiguous().transpose(1, 2)
+    expected = rounded(t, WORKING, True, 1, True)
+    assert torch.equal(rounded(turned, WORKING, True, 1, True).view(torch.int64), expected.view(torch.int64))
