@@ -260,9 +260,16 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
         if exam.stack is not None and has_enough_disagreements(special):
             reports[row] = UNEXAMINED
         else:
-            reports[row] = examine(exam if exam.stack is None else runner.run(request.case), request)
+            reports[row] = examine(exam if exam.stack is None else run_alone(runner, exam), request)
         special.append(reports[row])
     return tuple(reports)
+
+
+def run_alone(runner: CaseRunner, exam: Examination) -> Examination:
+    """Runs a replica of a stack in a run of its own, for which what screening evaluated of its reference holds too."""
+    alone = runner.run(exam.case)
+    alone.uncleared = exam.uncleared
+    return alone
 
 
 def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group: ReplicaGroup) -> set[int]:

@@ -57,6 +57,9 @@ def evaluate_reference(
     if screened and screened.stage == stage and not stages:
         # Not kept: members that a later stage adds to it are not what that stage evaluates at once.
         return screened.of_replica()
+    if not precision:
+        # Accuracy asks for these stages in this order, as screening did.
+        stages |= {one.stage: one.of_replica() for one in exam.uncleared.pop(index, ())}
     if stage not in stages:
         inputs, cotangents = reference_inputs(exam, index)
         before = max((one for one in stages if one < stage), default=None)

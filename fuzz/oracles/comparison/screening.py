@@ -65,8 +65,11 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
         for row, exam in enumerate(pending):
-            if row not in kept:
-                exam.screened[index] = ScreenedReference(stage, expected, row)
+            reference = ScreenedReference(stage, expected, row)
+            if row in kept:
+                exam.uncleared.setdefault(index, []).append(reference)
+            else:
+                exam.screened[index] = reference
                 cleared.append(exam)
         if stage == BEFORE_THOROUGH and wrong:
             together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])

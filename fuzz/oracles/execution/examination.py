@@ -85,7 +85,7 @@ class Examination:
     `stack` holds the replicas that ran together; then `outcome` describes all of them.
     `cleared` says that the accuracy of the case was screened together with other replicas, and nothing disagrees.
     `expected` holds what was evaluated of the reference, by call and stage of the envelope, and `screened` what of it
-    screening has evaluated, by call.
+    screening has evaluated, by call. `uncleared` holds that of the stages that did not clear a call.
     """
 
     target: Target
@@ -99,6 +99,7 @@ class Examination:
     row: int = 0
     expected: ExpectedByCall = field(default_factory=dict, init=False)
     screened: dict[int, ScreenedReference] = field(default_factory=dict, init=False)
+    uncleared: dict[int, list[ScreenedReference]] = field(default_factory=dict, init=False)
 
     @cached_property
     def case(self) -> Case:

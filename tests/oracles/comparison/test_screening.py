@@ -16,8 +16,10 @@ from fuzz.model.case import Case
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.examine import examine
+from fuzz.oracles.examine import examine, run_alone
 from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.replicas import CaseRunner
+from fuzz.reference.envelope import Expected
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
@@ -41,6 +43,12 @@ def reports(made: Target, launcher: Launcher, group: ReplicaGroup, *, together: 
         screen(all_of_it)
     # What a process tells once is told by whichever comes first.
     return [replace(examine(exam, Examine(exam.case)), features=(), constants=()) for exam in all_of_it]
+
+
+def assert_same_bits(known: Mapping[str, Expected], values: Mapping[str, Expected]) -> None:
+    assert known.keys() == values.keys()
+    for name, one in known.items():
+        assert torch.equal(one.value, values[name].value) and torch.equal(one.spread, values[name].spread)
 
 
 def groups(made: Target, count: int) -> list[ReplicaGroup]:
@@ -72,10 +80,26 @@ def test_the_reference_of_a_cleared_replica_is_not_evaluated_again(
     monkeypatch.setattr(expected, "evaluate_backward", None)
     monkeypatch.setattr(expected, "evaluate", None)
     for exam, values in zip(screened, due, strict=True):
-        known = evaluate_reference(exam, 0, exam.screened[0].stage)
-        assert known.keys() == values.keys()
-        for name, one in known.items():
-            assert torch.equal(one.value, values[name].value) and torch.equal(one.spread, values[name].spread)
+        assert_same_bits(evaluate_reference(exam, 0, exam.screened[0].stage), values)
+
+
+def test_nor_is_that_of_a_replica_that_was_not_cleared_in_a_run_of_its_own(
+    layernorm: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = load_planted(layernorm, "bessel")[1]
+    runner = CaseRunner(layernorm, launcher, backend("cpu"))
+    (group,) = groups(layernorm, 1)
+    stack = runner.run_replicas(group.plan, len(group.sampled))
+    screen(stack)
+    exam = next(exam for exam in stack if exam.uncleared)
+    stages = [one.stage for one in exam.uncleared[0]]
+    alone = runner.run(exam.case)
+    due = [evaluate_reference(alone, 0, stage) for stage in stages]
+    monkeypatch.setattr(expected, "evaluate_backward", None)
+    monkeypatch.setattr(expected, "evaluate", None)
+    again = run_alone(runner, exam)
+    for stage, values in zip(stages, due, strict=True):
+        assert_same_bits(evaluate_reference(again, 0, stage), values)
 
 
 @pytest.mark.parametrize(
