@@ -1,6 +1,7 @@
 """liger-kernel under the names of its newest release, whatever release is installed.
 
-An older release lacks a function, or an argument of it: what asks for either is refused, as an input is.
+An older release lacks a function, or an argument of it, or documents narrower limits: what asks for more is refused, as
+an input is.
 """
 
 import importlib
@@ -28,7 +29,7 @@ OTHER_DEVICES = (
 """What runs on other devices."""
 UNREACHED = {
     **dict.fromkeys(OTHER_DEVICES, DEVICE),
-    **dict.fromkeys(("* found:*", "* applied:*"), OLDER),
+    **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
     "*already_backward*": "the oracle `autograd` runs a second backward, which is not run here",
@@ -78,6 +79,18 @@ def leaves_as_before(name: str, value: Any) -> bool:
     if isinstance(value, torch.Tensor) or value is True:  # True is equal to 1.0.
         return value is True and name in WAYS
     return value in OFF
+
+
+def takes(function: Callable[..., Any], name: str) -> None:
+    """NotImplementedError where a function of this release does not take an argument, by which it offers more."""
+    if name not in inspect.signature(function).parameters:
+        raise NotImplementedError(f"this release of liger-kernel has no argument {name} in {function.__qualname__}")
+
+
+def beyond(place: str, limit: str) -> None:
+    """NotImplementedError where this release's documents of an autograd function name the limit that is passed."""
+    if limit in (found(place).forward.__doc__ or ""):
+        raise NotImplementedError(f"this release of liger-kernel documents {limit} in {place}")
 
 
 def layer(place: str, parameters: dict[str, Any], *inputs: Any, **settings: Any) -> Any:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 from _formulas import Softmax, silu, sparsemax
-from _liger import MODULES, applied, found, layer, liger, one_dtype
+from _liger import MODULES, applied, found, layer, liger, one_dtype, takes
 
 from fuzz import indices, option, size, sizes, tensor
 
@@ -98,6 +98,8 @@ def dyt_reference(x, alpha, gamma, beta, module):
 def liger_dyt(x, alpha, gamma, beta, module):
     """A scaled tanh in a norm's place."""
     one_dtype(x, alpha, gamma, beta)
+    if beta is None:
+        takes(found("dyt:LigerDyT", "transformers"), "beta")
     if module:
         parameters = dict(alpha=alpha, gamma=gamma, beta=beta)
         return dict(y=layer("dyt:LigerDyT", parameters, x, hidden_size=x.shape[-1], beta=beta is not None))

@@ -1,7 +1,7 @@
 """Distances of distributions of liger-kernel. Interesting: ties, zeros, more columns than a block, every reduction."""
 
 import torch
-from _liger import applied, layer, liger, one_dtype
+from _liger import applied, beyond, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -144,6 +144,8 @@ def liger_jsd(student, teacher, labels, beta, module):
     one_dtype(student, teacher)
     if labels is not None and not bool((labels != -100).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
+    if beta in (0.0, 1.0):
+        beyond("jsd:LigerJSDFunction", "open interval (0, 1)")
     student, teacher = -student.abs(), -teacher.detach().abs()
     if module:
         return dict(loss=layer("jsd:LigerJSD", {}, student, teacher, labels, beta=beta))
@@ -174,6 +176,8 @@ def liger_fused_linear_jsd(x, weight, teacher, teacher_weight, labels, beta, tem
     one_dtype(x, weight, teacher, teacher_weight)
     if labels is not None and not bool((labels != -100).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
+    if beta in (0.0, 1.0):
+        beyond("fused_linear_jsd:LigerFusedLinearJSDFunction", "open interval (0, 1)")
     return dict(
         loss=applied(
             "fused_linear_jsd:LigerFusedLinearJSDFunction",

@@ -1,7 +1,7 @@
 """Norms of liger-kernel. Interesting: widths beside a power of two, mean >> std, half precision weights."""
 
 import torch
-from _liger import applied, layer, liger, one_dtype
+from _liger import applied, found, layer, liger, one_dtype, takes
 
 from fuzz import option, size, sizes, tensor
 
@@ -78,6 +78,8 @@ def rms_norm_reference(x, weight, eps, offset, mode, inplace, by_row, module):
 def liger_rms_norm(x, weight, eps, offset, mode, inplace, by_row, module):
     """Root-mean-square norm; in place the gradient takes that of its output's memory."""
     one_dtype(x, weight)
+    if weight is None:
+        takes(found("rms_norm:LigerRMSNorm", "transformers"), "elementwise_affine")
     options = dict(eps=eps, offset=offset, casting_mode=mode, in_place=inplace, row_mode=by_row)
     if not module:
         return dict(y=applied("rms_norm:LigerRMSNormFunction", X=x, W=weight, **options))

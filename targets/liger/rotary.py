@@ -1,7 +1,7 @@
 """Rotary embeddings of liger-kernel, which turn what they are given in place. Interesting: strides, few heads."""
 
 import torch
-from _liger import applied, liger, one_dtype
+from _liger import applied, beyond, found, liger, one_dtype, takes
 
 from fuzz import option, size, tensor
 
@@ -34,6 +34,8 @@ def liger_rope(q, k, cos, sin, whole):
     one_dtype(q, k, cos, sin)
     if cos.shape != sin.shape:
         raise ValueError("tables of one shape")
+    if 2 * cos.shape[-1] < q.shape[-1]:
+        takes(found("rope:LigerRopeFunction").forward, "rotary_dim")
     more = {} if whole else dict(rotary_dim=2 * cos.shape[-1])
     if whole:
         cos, sin = (torch.cat([part, part], -1) for part in (cos, sin))
@@ -79,6 +81,8 @@ def liger_mrope(q, k, cos, sin, time, height):
     c, s = (torch.cat([part, part], -1).detach() for part in (cos, sin))
     section = [time, height, cos.shape[-1] - time - height]
     place = "qwen2vl_mrope:LigerQwen2VLMRopeFunction"
+    if len(q) > 1:
+        beyond(place, "(3, 1, seq_len, head_dim)")
     turned_q, turned_k = applied(place, q=q, k=k, cos=c, sin=s, mrope_section=section)
     return dict(turned_q=turned_q, turned_k=turned_k)
 

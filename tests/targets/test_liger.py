@@ -1,4 +1,4 @@
-"""A release of liger-kernel that lacks an argument refuses what asks for it, and nothing else."""
+"""What a release of liger-kernel lacks or rules out is refused, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Older:
 
     @staticmethod
     def forward(ctx: object, x: object, eps: float = 1e-6) -> None:
-        """Has these arguments."""
+        """The eps is in the open interval (0, 1)."""
 
     @staticmethod
     def apply(*values: object) -> tuple[object, ...]:
@@ -43,6 +43,15 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_what_a_release_lacks_is_refused(helpers: ModuleType, asked: dict[str, Any]) -> None:
     with pytest.raises(NotImplementedError):
         helpers.applied("norm:Norm", x=3, **asked)
+
+
+def test_what_a_release_documents_narrower_is_refused(helpers: ModuleType) -> None:
+    helpers.takes(Older.forward, "eps")
+    helpers.beyond("norm:Norm", "closed interval")
+    with pytest.raises(NotImplementedError):
+        helpers.takes(Older.forward, "rotary_dim")
+    with pytest.raises(NotImplementedError):
+        helpers.beyond("norm:Norm", "open interval (0, 1)")
 
 
 @pytest.mark.parametrize("asked", [{"scaled": False}, {"scale": 1.0}, {"in_place": True}, {"in_place": False}])
