@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,8 @@ SEVERITIES = ("high", "medium", "low", None)
 COLUMNS = ("repaired in", "drawn", "target", "oracle", "outputs", "symptom", "severity", "found in", "what was seen")
 LONGEST = 160
 """Characters of a message in the table."""
+FOLDER = re.compile(r"\S*/releases/[^/\s]+==[^/\s]+/")
+"""Where a release is installed on the machine that ran it."""
 
 
 def cause(found: Found) -> tuple[object, ...]:
@@ -101,7 +104,7 @@ def table(bugs: Iterable[Found], drawn: set[str]) -> str:
     """The repaired bugs as a table."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for one in bugs:
-        message = one["message"].replace("|", "\\|").replace("\n", " ")
+        message = FOLDER.sub("", one["message"]).replace("|", "\\|").replace("\n", " ")
         cells = (
             one["newer"], "yes" if one["newer"] in drawn else "", one["target"], one["oracle"], one["output"],
             one["symptom"], one["severity"] or "", one["found_in"].partition("==")[2],

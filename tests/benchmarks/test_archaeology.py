@@ -148,6 +148,11 @@ def test_findings_of_one_cause_are_one_repaired_bug() -> None:
     assert "| a==3 | yes | tiny | accuracy | y | value | high | 1 | y is wrong |" in describe(made)
 
 
+def test_the_table_names_no_folder_of_a_machine() -> None:
+    seen = "out-of-bounds load in kernel k at /home/me/.archaeology/a/releases/a==1/a/ops.py:7: x"
+    assert "in kernel k at a/ops.py:7: x |" in describe(result(finding(message=seen)))
+
+
 def test_an_unshrunk_case_is_one_more_of_what_a_shrunk_one_shows() -> None:
     unshrunk = finding(slipped=True, needs=["x dtype"], message="unshrunk")
     assert [one["message"] for one in repaired(result(unshrunk, finding(), finding(needs=["k"])))] == ["y is wrong"] * 2
