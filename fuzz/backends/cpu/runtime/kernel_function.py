@@ -79,11 +79,13 @@ class TieredFunction:
 
     def __init__(self, c: str, quick: Any) -> None:
         self._c, self._function, self.release = c, quick, quick.release
-        self.is_quick, self._was_built = True, False
+        self.is_quick, self._is_slow, self._was_built = True, False, False
         # Seconds of quick code left until the next look at the optimised code.
         self._left = HOT_SECONDS_PER_CHARACTER * len(c)
 
     def __call__(self, packed: bytes) -> int | None:
+        if self.is_quick:
+            self._choose_code()
         start = time.perf_counter() if self.is_quick else 0.0
         report: int | None = self._function(packed)
         if self.is_quick:
@@ -92,6 +94,8 @@ class TieredFunction:
 
     def launch_many(self, packed: int, slots: int, count: int, reported: int) -> None:
         """Launches with `count` rows of packed arguments, and marks in `reported` those that had a report."""
+        if self.is_quick:
+            self._choose_code()
         start = time.perf_counter()
         self._function.launch_many(packed, slots, count, reported)
         if self.is_quick:
@@ -99,14 +103,19 @@ class TieredFunction:
 
     def _count_seconds(self, seconds: float, launches: int) -> None:
         self._left -= seconds
-        if seconds > SLOW_SECONDS * launches:
+        self._is_slow = seconds > SLOW_SECONDS * launches
+
+    def _choose_code(self) -> None:
+        """Before a launch, not after one: a kernel that is never launched again needs no better code."""
+        if self._is_slow:
             self._wait_for_optimised_code()
-        elif self._left <= 0:
+        elif self._left < 0:
             self._left = POLL_SECONDS
             self._take_optimised_code()
 
     def _wait_for_optimised_code(self) -> None:
         """The watchdog counts none of this time."""
+        self._is_slow = False
         heartbeat()
         try:
             self._function, self.is_quick = load_object(build_object(self._c, "in the background")), False
