@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from fuzz.backends.cpu.runtime.activation import active
+from fuzz.backends.triton_host.triton_key import keep_triton_key
 
 
 def main() -> None:
@@ -19,6 +20,7 @@ def main() -> None:
         sys.exit((__doc__ or "").strip())
     is_module = arguments[0] == "-m"
     sys.argv = arguments[is_module:]
+    keep_triton_key()
     with active():
         if is_module:
             sys.path.insert(0, "")

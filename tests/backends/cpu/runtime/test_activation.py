@@ -295,8 +295,9 @@ THREE_LINES = """
 """
 WHOLE_PROCESS = """
     import sys, torch
+    from triton.runtime.cache import triton_key
     from kernels import double
-    print(double(torch.ones(9)).sum().item(), *sys.argv[1:], __name__)
+    print(double(torch.ones(9)).sum().item(), *sys.argv[1:], __name__, triton_key.__module__)
 """
 
 
@@ -312,8 +313,9 @@ def test_a_kernel_file_elsewhere_runs_with_three_lines_and_as_a_whole_process(tm
     for name, text in (("kernels", KERNEL), ("three", THREE_LINES), ("whole", WHOLE_PROCESS)):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
     assert run(tmp_path, "three.py") == ["18.0"]
-    assert run(tmp_path, "-m", "fuzz.backends.cpu", "whole.py", "a") == ["18.0", "a", "__main__"]
-    assert run(tmp_path, "-m", "fuzz.backends.cpu", "-m", "whole", "b") == ["18.0", "b", "__main__"]
+    ends = ["__main__", "fuzz.backends.triton_host.triton_key"]
+    assert run(tmp_path, "-m", "fuzz.backends.cpu", "whole.py", "a") == ["18.0", "a", *ends]
+    assert run(tmp_path, "-m", "fuzz.backends.cpu", "-m", "whole", "b") == ["18.0", "b", *ends]
 
 
 def test_the_identity_holds_for_one_activation(inactive):
