@@ -10,7 +10,7 @@ from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
-from fuzz.backends.triton_host import autotune, fake_cuda
+from fuzz.backends.triton_host import autotune, cheap_compilation, fake_cuda
 from fuzz.backends.triton_host.dynamo import DynamoFinder, install
 from fuzz.backends.triton_host.identity import pretence
 from fuzz.backends.triton_host.knobs import knobs
@@ -30,7 +30,13 @@ def activate() -> None:
     with ExitStack() as stack:
         stack.callback(register, backends.get("cpu", ABSENT))
         backends["cpu"] = CPU
-        patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
+        patches = (
+            *fake_cuda.PATCHES,
+            *autotune.PATCHES,
+            *cheap_compilation.PATCHES,
+            *PATCHES,
+            Patch(drivers, "_active", DRIVER),
+        )
         before = stack.enter_context(patched(patches))
         stack.enter_context(pretence(DRIVER) if knobs.identity == "cuda" else nullcontext())
         stack.callback(install(DynamoFinder(lambda: patched(before))))

@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import AsmDict, CompiledKernel
 from triton.runtime.errors import OutOfResources
 
+from fuzz.backends.triton_host.cheap_compilation import make_context
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.backends.triton_host.patching import Patch, patched
 
 WARP = 32
 TEXTS = ("ttgir", "llir", "ptx", "cubin", "sass")
@@ -25,7 +28,9 @@ def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
     major, minor = knobs.capability
     options = {name: getattr(kernel.metadata, name) for name in OPTIONS}
     options = {name: value for name, value in options.items() if value is not None} | {"enable_fp_fusion": True}
-    return triton.compile(kernel.src, target=GPUTarget("cuda", 10 * major + minor, WARP), options=options)
+    # The dialects of a GPU do not belong in the context that kernels for the CPU share.
+    with patched([Patch(ir, "context", make_context)]):
+        return triton.compile(kernel.src, target=GPUTarget("cuda", 10 * major + minor, WARP), options=options)
 
 
 class Texts(AsmDict):  # type: ignore[misc]
