@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from math import prod
 from os.path import basename
 from pathlib import Path
 from struct import Struct
+from types import CodeType
 from typing import Any
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
@@ -86,6 +87,12 @@ def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
             yield kind, expression
 
 
+@lru_cache(maxsize=1024)
+def compiled_source(source: str) -> CodeType:
+    """Python's code of a launcher: that of the next kernel with such arguments is the same."""
+    return compile(source, "<launcher>", "exec")
+
+
 def slot_format(kind: str) -> str:
     """How struct packs one argument: all slots have 8 bytes."""
     if kind.startswith("*"):
@@ -150,7 +157,7 @@ class Launcher:
         space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
         space |= {"known_memory": known_memory}
         space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
-        exec(source, space)
+        exec(compiled_source(source), space)
         run: Callable[..., None] = space["run"]
         return run
 
