@@ -15,6 +15,7 @@ import triton
 import fuzz.backends.cpu.interface
 import fuzz.oracles
 import fuzz.oracles.examine
+from fuzz.backends.cpu.codegen.prelude import PRELUDE
 from fuzz.backends.cpu.compilers.compiler import source_hash, version
 from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
 from fuzz.backends.triton_host.triton_key import keep_triton_key
@@ -33,7 +34,7 @@ with suppress(ImportError):
 torch.set_num_threads(1)
 cache_noise(STAGES[-1])
 with suppress(RuntimeError):
-    compile_in_process("", "nothing")
+    compile_in_process(PRELUDE, "nothing")
 with suppress(RuntimeError):
     # Hashes of the C compiler and of the processor.
     version()

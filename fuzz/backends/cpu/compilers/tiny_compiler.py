@@ -15,7 +15,8 @@ import threading
 import weakref
 from pathlib import Path
 
-from fuzz.backends.cpu.codegen.prelude import read_c
+from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE, read_c
+from fuzz.backends.cpu.compilers.needed_text import needed_text
 from fuzz.backends.cpu.errors import CompilerFailed, NoCompiler
 
 FREESTANDING = read_c("freestanding.c")
@@ -79,6 +80,15 @@ def compile_in_process(c: str, name: str) -> MachineCode:
         return compile_text(load_library(where), where, c, name)
 
 
+def with_prelude(c: str) -> str:
+    """The C of a kernel with what it needs of the texts that stand before all of them."""
+    for prelude in (PRELUDE + LIBDEVICE, PRELUDE):
+        if c.startswith(prelude):
+            kernel = c.removeprefix(prelude)
+            return needed_text(FREESTANDING + prelude).before(kernel) + kernel
+    return FREESTANDING + c
+
+
 def compile_text(tcc: ctypes.CDLL, folder: Path, c: str, name: str) -> MachineCode:
     errors: list[str] = []
     callback = ErrorCallback(lambda _, message: errors.append(message.decode(errors="replace")))
@@ -90,7 +100,7 @@ def compile_text(tcc: ctypes.CDLL, folder: Path, c: str, name: str) -> MachineCo
     tcc.tcc_set_output_type(state, IN_MEMORY)
     for symbol, address in c_library().items():
         tcc.tcc_add_symbol(state, symbol, ctypes.c_void_p(address))
-    failed = tcc.tcc_compile_string(state, (FREESTANDING + c).encode())
+    failed = tcc.tcc_compile_string(state, with_prelude(c).encode())
     failed = failed or tcc.tcc_add_file(state, str(folder / "tcc" / "libtcc1.a").encode()) or tcc.tcc_relocate(state)
     tcc.tcc_set_error_func(state, None, None)
     if failed:
