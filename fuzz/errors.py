@@ -15,6 +15,9 @@ one of a worker.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fuzz.text import clean_text
 
 
@@ -48,6 +51,15 @@ class StoreError(UsageError):
 
 class RefusedWrite(StoreError):
     """A write that a database refuses for its content, now and at every later try."""
+
+
+@contextmanager
+def os_errors_as(kind: type[UsageError], text: str) -> Iterator[None]:
+    """Raises an OSError as an error of this kind: the text, then what the system says."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{text}: {error.strerror}") from None
 
 
 def message_of(error: BaseException) -> str:

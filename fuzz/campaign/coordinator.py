@@ -134,7 +134,9 @@ class Coordinator:
             self.state.save_campaign("running")
         if now - self._last_progress > PROGRESS_SECONDS:
             self._last_progress = now
-            self.state.say(self._progress_line())
+            state, elapsed = self.state, self.state.elapsed
+            rate, findings = state.cases / max(elapsed, 1e-9), f"{len(state.new)} new, {len(state.known)} known"
+            state.say(f"{elapsed:8.1f} s  {state.cases} cases  {rate:.0f} cases/s  findings {findings}")
 
     def _save_heartbeats(self) -> None:
         host = socket.gethostname()
@@ -143,11 +145,6 @@ class Coordinator:
             name, pid = f"{host}/{slot.number}", self.hosts.pid(slot.number)
             times = slot.events, slot.last_event_wall, slot.last_event, boot_id()
             self.state.recorder.save(Heartbeat(self.state.campaign.id, name, host, pid, slot.state, target, *times))
-
-    def _progress_line(self) -> str:
-        state, elapsed = self.state, self.state.elapsed
-        findings = f"findings {len(state.new)} new, {len(state.known)} known"
-        return f"{elapsed:8.1f} s  {state.cases} cases  {state.cases / max(elapsed, 1e-9):.0f} cases/s  {findings}"
 
     # Events.
 
@@ -273,7 +270,8 @@ class Coordinator:
         recorder, campaign = self.state.recorder, self.state.campaign.id
         for slot in self.slots:
             name = f"{socket.gethostname()}/{slot.number}"
-            recorder.put(("heartbeat", campaign, name), partial(self.state.store.remove_heartbeat, campaign, name))
+            remove = partial(self.state.store.remove, Heartbeat, campaign=campaign, worker=name)
+            recorder.put(("heartbeat", campaign, name), remove)
         for index, job in enumerate(self.state.jobs):
             if outcome == "finished" and not job.cases and not job.note:
                 self.state.give_up(index, "no case ran before the budget ended")

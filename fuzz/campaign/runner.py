@@ -21,7 +21,7 @@ from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
-from fuzz.errors import CorpusError, UsageError
+from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.files import lock_folder
 from fuzz.report.notify import event_document, notify_in_thread
 from fuzz.run import environment
@@ -105,11 +105,10 @@ def _resume(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Cam
 def _lock(folder: Path, name: str) -> Iterator[None]:
     """Keeps two processes from running the same campaign; the lock ends with its process."""
     with ExitStack() as stack:
-        try:
+        with os_errors_as(CorpusError, f"cannot write {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(lock_folder(folder, wait=False))
-        except BlockingIOError:
-            raise UsageError(f"campaign {name!r} is running already") from None
-        except OSError as error:
-            raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
+            try:
+                stack.enter_context(lock_folder(folder, wait=False))
+            except BlockingIOError:
+                raise UsageError(f"campaign {name!r} is running already") from None
         yield

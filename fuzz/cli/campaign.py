@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +40,7 @@ def campaign(
     from fuzz.campaign.config import load_config
     from fuzz.campaign.result_table import campaign_json, make_table
     from fuzz.campaign.runner import run_campaign
+    from fuzz.campaign.store import FindingRecord
 
     # What stops services ends a campaign as Ctrl-C does.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -47,16 +49,18 @@ def campaign(
     finally:
         signal.signal(signal.SIGTERM, handler)
     with state.store:
+        names = (*state.regressed, *state.known, *state.new)
+        findings = {name: state.store.find(FindingRecord, name) for name in names}
         if ci_files:
             seconds = sum(job.seconds for job in state.jobs)
-            ci_files.write("fuzz campaign", triage_items(state, only_new, fail_on), seconds)
+            ci_files.write("fuzz campaign", triage_items(state, findings, only_new, fail_on), seconds)
         if json:
             put_json(campaign_json(state, outcome))
         else:
             errors.print(make_table(state))
             say(f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed")
         found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
-        return int(any(counts(state.store.finding(name), fail_on) for name in found))
+        return int(any(counts(findings[name], fail_on) for name in found))
 
 
 def counts(finding: FindingRecord | None, fail_on: str) -> bool:
@@ -64,15 +68,15 @@ def counts(finding: FindingRecord | None, fail_on: str) -> bool:
     return finding is None or is_at_least(finding.severity or None, "low" if finding.planted else fail_on)
 
 
-def triage_items(state: CampaignState, only_new: bool, fail_on: str) -> list[ReportItem]:
+def triage_items(
+    state: CampaignState, findings: Mapping[str, FindingRecord | None], only_new: bool, fail_on: str
+) -> list[ReportItem]:
     """The findings of a campaign, for continuous integration; those fail that the exit code counts."""
-    known = dict.fromkeys((*state.regressed, *state.known), "known")
     items = []
-    for name, kind in {**known, **dict.fromkeys(state.new, "new")}.items():
-        saved = state.store.finding(name)
+    for name, saved in findings.items():
         if saved is None:
             continue
-        path = Path(saved.corpus) / saved.path
+        path, kind = Path(saved.corpus) / saved.path, "new" if name in state.new else "known"
         entry = corpus.read(path)
         passes = kind == "known" and only_new or not counts(saved, fail_on)
         result = "accepted" if name in state.accepted else "ok" if passes else "failed"

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
-from fuzz.campaign.store import Campaign, FindingRecord, Job, Occurrence, rebuild
+from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, rebuild
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web import models
@@ -45,7 +45,7 @@ def require(found: T | None, what: str) -> T:
 
 def find_campaign(service: TheService, number: CampaignId) -> Campaign:
     """The campaign of that number. 404 where the store has none."""
-    return require(service.store.campaign(number), "campaign")
+    return require(service.store.find(Campaign, number), "campaign")
 
 
 def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
@@ -59,14 +59,15 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
         index.invalidate()
         entry = index.get(key)
     entry = entry or index.get(current)
-    if entry is None and (current or service.store.finding(key)):
+    if entry is None and (current or service.store.find(FindingRecord, key)):
         raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
     return require(entry, "entry in the corpus")
 
 
 def find_finding(service: TheService, key: FindingKey) -> FindingRecord:
     """The store's finding of that key, which may be a former one. 404 where it has none."""
-    return require(service.store.finding(key) or service.store.finding(service.store.current_id(key)), "finding")
+    found = service.store.find(FindingRecord, key)
+    return require(found or service.store.find(FindingRecord, service.store.current_id(key)), "finding")
 
 
 TheCampaign = Annotated[Campaign, Depends(find_campaign)]
@@ -94,7 +95,7 @@ def start(service: TheService, request: models.StartRequest) -> models.StartedOu
 def campaign(service: TheService, campaign: TheCampaign) -> models.CampaignOut:
     """One campaign with its lanes and workers."""
     lanes = map(models.JobOut.model_validate, list_jobs(service, campaign))
-    workers = map(models.WorkerOut.model_validate, service.store.heartbeats(campaign.id))
+    workers = map(models.WorkerOut.model_validate, service.store.read(Heartbeat, campaign=campaign.id))
     return models.CampaignOut(summary=service.summary(campaign), lanes=list(lanes), workers=list(workers))
 
 

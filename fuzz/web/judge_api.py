@@ -118,7 +118,7 @@ def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
     except UsageError as error:
         raise HTTPException(400, one_line(error)) from None
     key = content_key(options, {name: text.encode() for name, text in problem.items()}, solution.encode())
-    return describe(service.store.submission(key) or store_new(service, key, request, options, problem, solution))
+    return describe(service.store.find(Submission, key) or store_new(service, key, request, options, problem, solution))
 
 
 def store_new(
@@ -185,7 +185,8 @@ def submissions(
 ) -> SubmissionsOut:
     """Submissions, the newest first, without their judgements."""
     found = [
-        describe(one).model_copy(update={"judgement": None}) for one in service.store.submissions(state, limit, offset)
+        describe(one).model_copy(update={"judgement": None})
+        for one in service.store.read(Submission, state=state, limit=limit, offset=offset)
     ]
     return SubmissionsOut(counts=service.store.count_submissions(), submissions=found)
 
@@ -198,7 +199,7 @@ def submission(service: TheService, key: SubmissionId) -> SubmissionOut:
 
 def find_submission(service: TheService, key: SubmissionId) -> Submission:
     """The submission of that id. 404 where the store has none."""
-    return require(service.store.submission(key), "submission")
+    return require(service.store.find(Submission, key), "submission")
 
 
 def describe(found: Submission) -> SubmissionOut:

@@ -110,7 +110,7 @@ class JudgeQueue:
 
     def release_lost(self) -> None:
         """Has what a service was judging that is gone judged again."""
-        for submission in self.store.submissions("running"):
+        for submission in self.store.read(Submission, state="running"):
             if is_lost(submission):
                 self.store.release_submission(submission.id, submission.owner)
 

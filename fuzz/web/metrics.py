@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from fuzz.campaign.store import Heartbeat
 from fuzz.model.entry import STATUSES
 from fuzz.web.service import Service, campaign_state
 from fuzz.worker.clock import boot_id
 
 Labels = dict[str, str]
 Samples = Iterable[tuple[Labels, float]]
+Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
 JOB_LABELS = ("target", "planted", "backend", "engine", "seed")
 
 
@@ -35,7 +38,7 @@ class Collector:
         now = time.time(), time.monotonic(), boot_id()
         ages = [
             ({**names[beat.campaign], "worker": beat.worker, "host": beat.host}, beat.age(*now))
-            for beat in store.heartbeats()
+            for beat in store.read(Heartbeat)
             if beat.campaign in names
         ]
         yield gauge("fuzz_worker_heartbeat_age_seconds", "Seconds since a worker's last sign of life.", ages)
@@ -62,18 +65,14 @@ class Collector:
         yield counter("fuzz_lane_findings", "Findings of a lane: new, known, no longer failing.", findings)
 
 
-def gauge(name: str, text: str, samples: Samples) -> Metric:
-    metric = GaugeMetricFamily(name, text)
+def gauge(name: str, text: str, samples: Samples, kind: Family = GaugeMetricFamily, suffix: str = "") -> Metric:
+    metric = kind(name, text)
     for labels, value in samples:
-        metric.add_sample(name, labels, value)
+        metric.add_sample(name + suffix, labels, value)
     return metric
 
 
-def counter(name: str, text: str, samples: Samples) -> Metric:
-    metric = CounterMetricFamily(name, text)
-    for labels, value in samples:
-        metric.add_sample(f"{name}_total", labels, value)
-    return metric
+counter = partial(gauge, kind=CounterMetricFamily, suffix="_total")
 
 
 def metrics(service: Service) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from fuzz.campaign.store import Campaign, FindingRecord, Store
 from fuzz.campaign.store.tables import JobTotals
@@ -99,15 +99,12 @@ class Service:
     def _summarise(self, campaign: Campaign, overview: Overview, resumable: dict[str, int]) -> CampaignSummary:
         """One summary. `resumable` is the newest campaign of each name whose file is in a configured folder."""
         totals, state = overview.totals.get(campaign.id, JobTotals()), campaign_state(campaign)
-        return CampaignSummary(
-            id=campaign.id, name=campaign.name, state=state, seconds=campaign.seconds, cases=campaign.cases,
-            cases_per_second=campaign.cases / campaign.seconds if campaign.seconds else 0.0,
-            targets=totals.targets, new=totals.new, known=totals.known, fixed=totals.fixed,
-            findings=overview.counts.get(campaign.id, 0), worst=finite(totals.worst),
-            created=campaign.created, updated=campaign.updated, corpus=campaign.corpus, host=campaign.host,
-            note=campaign.note,
-            resumable=state in ("stopped", "died", "failed") and resumable.get(campaign.name) == campaign.id,
-        )  # fmt: skip
+        values = vars(campaign) | vars(totals) | {
+            "state": state, "worst": finite(totals.worst), "findings": overview.counts.get(campaign.id, 0),
+            "cases_per_second": campaign.cases / campaign.seconds if campaign.seconds else 0.0,
+            "resumable": state in ("stopped", "died", "failed") and resumable.get(campaign.name) == campaign.id,
+        }  # fmt: skip
+        return CampaignSummary(**{each.name: values[each.name] for each in fields(CampaignSummary)})
 
 
 def campaign_state(campaign: Campaign) -> str:

@@ -17,7 +17,7 @@ from commands import fuzz
 from processes import join_threads
 
 from fuzz import corpus
-from fuzz.campaign.store import Store
+from fuzz.campaign.store import Coverage, Heartbeat, Store
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 TARGETS = '''"""Functions with one mistake each, and one without."""
@@ -101,7 +101,7 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_reports_fix
     assert list(tmp_path.glob("state/*/journals/*")) == [] == list(tmp_path.glob("state/*/suspects/*"))
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         assert [campaign.state for campaign in store.campaigns()] == ["finished"]
-        assert len(store.findings(campaign=result["campaign"])) == 2 and store.heartbeats() == []
+        assert len(store.findings(campaign=result["campaign"])) == 2 and store.read(Heartbeat) == []
         assert {statistic.target for statistic in store.statistics()} == {f"mine.py:{name}" for name in names}
     again = run_campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
     assert (again[0], again[1]["cases"]) == (1, result["cases"]) and "has finished" in again[2]
@@ -128,7 +128,7 @@ def narrow(x, scale=None):
     code, _, stderr = run_campaign(tmp_path)
     assert code == 0, stderr
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-        (measured,) = store.coverages(1)
+        (measured,) = store.read(Coverage, campaign=1)
         (job,) = store.jobs(1)
     assert (measured.target, measured.number, measured.cases, job.slices) == ("mine.py:narrow", 1, 5, 1)
     assert 0 < measured.lines_run < measured.lines_all and 0 < measured.branches_run < measured.branches_all

@@ -437,7 +437,7 @@ def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
 def test_a_campaign_is_reported_by_name_and_number(
     client: TestClient, campaign: Campaign, files: ServiceFiles, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = store.finding(files.key)
+    found = store.find(FindingRecord, files.key)
     assert found is not None
     store.save_finding(found, Occurrence(found.id, "slice", time.time(), campaign.id))
     out = files.folder / "report.html"

@@ -166,9 +166,9 @@ def test_what_a_killed_service_was_judging_is_judged_by_the_next_one(store: Stor
     queue = JudgeQueue(store, 1, make_stub)
     queue.start()
     for key in ("a", "b"):
-        wait_for(lambda key=key: vars(store.submission(key)), "judged")  # type: ignore[misc]
+        wait_for(lambda key=key: vars(store.find(Submission, key)), "judged")  # type: ignore[misc]
     queue.close()
-    still = store.submission("c")
+    still = store.find(Submission, "c")
     assert still is not None and (still.state, still.tries) == ("running", 1)
 
 
@@ -179,7 +179,7 @@ def test_a_submission_that_ends_its_services_is_given_up(store: Store) -> None:
         store.release_submission("a", "here 1 1")
     queue = JudgeQueue(store, 1, make_stub)
     queue.start()
-    found = wait_for(lambda: vars(store.submission("a")), "judged")
+    found = wait_for(lambda: vars(store.find(Submission, "a")), "judged")
     queue.close()
     assert found["verdict"] == "UNSUPPORTED" and json.loads(found["judgement"])["codes"] == ["machine/crashed"]
 
@@ -188,9 +188,9 @@ def test_a_service_that_ends_leaves_what_it_was_judging_to_the_next_one(store: S
     make_submission(store, "a", "hangs")
     queue = JudgeQueue(store, 1, make_stub)
     queue.start()
-    wait_for(lambda: vars(store.submission("a")), "running")
+    wait_for(lambda: vars(store.find(Submission, "a")), "running")
     queue.close()
-    assert [(one.state, one.owner) for one in store.submissions()] == [("queued", "")]
+    assert [(one.state, one.owner) for one in store.read(Submission)] == [("queued", "")]
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
         if entry.finding is None:
             continue
         finding = finding_of(entry, path, folder, changed)
-        known = store.finding(finding.id)
+        known = store.find(FindingRecord, finding.id)
         try:
             if known is None:
                 seen = entry.provenance
@@ -94,5 +94,5 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
     # An entry that is there now was saved by a campaign meanwhile.
     gone = [row.id for row in saved if row.id not in present and not (folder / row.path).exists()]
     for name in gone:
-        store.remove_finding(name)
+        store.remove(FindingRecord, id=name)
     return RebuildResult(len(present), tuple(added), len(gone), tuple(unreadable))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.schema import CreateColumn
 
 from fuzz.campaign.store.tables import metadata
-from fuzz.errors import StoreError, UsageError
+from fuzz.errors import RefusedWrite, StoreError, UsageError, one_line, os_errors_as
 
 SCHEMA = 5
 """The version of the tables: another one with each change of a record. What is new is added to older databases."""
@@ -30,16 +32,27 @@ DAMAGED_HELP = "it is damaged: move it away, and fuzz store rebuild makes its fi
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
+@contextmanager
+def database_errors(name: str) -> Iterator[None]:
+    """Raises what a database or its driver raises as a StoreError: as RefusedWrite where it cannot hold a value."""
+    try:
+        yield
+    except (DataError, IntegrityError) as error:
+        raise RefusedWrite(f"store {name}: {describe_error(error)}") from None
+    except (OverflowError, UnicodeEncodeError) as error:
+        # SQLite's driver says so of numbers of more than 64 bits.
+        raise RefusedWrite(f"store {name}: {one_line(error)}") from None
+    except (DBAPIError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"store {name}: {describe_error(error)}") from None
+
+
 def connect(url: str) -> sa.Engine:
     """The engine of a database, with its tables up to date. StoreError says in one line what is wrong with it."""
     parsed = parse_url(url)
     engine = _create_engine(parsed)
     try:
-        with engine.connect() as connection:
+        with database_errors(display_url(parsed)), engine.connect() as connection:
             upgrade(connection, display_url(parsed))
-    except (DBAPIError, OSError, UnicodeDecodeError) as error:
-        engine.dispose()
-        raise StoreError(f"store {display_url(parsed)}: {describe_error(error)}") from None
     except StoreError:
         engine.dispose()
         raise
@@ -67,10 +80,8 @@ def _create_engine(url: URL) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("store: a campaign and its readers are several processes, so that a file is needed")
-        try:
+        with os_errors_as(StoreError, f"store {display_url(url)}"):
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"store {display_url(url)}: {error.strerror}") from None
         engine = sa.create_engine(url, connect_args={"timeout": WRITER_WAIT})
         sa.event.listen(engine, "connect", _configure)
         sa.event.listen(engine, "begin", _begin)

@@ -6,7 +6,6 @@ counts once.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,10 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
+from fuzz.campaign.store.schema import connect, database_errors, display_url, parse_url
 from fuzz.campaign.store.tables import (
     FIELDS,
     TABLES,
@@ -35,11 +33,11 @@ from fuzz.campaign.store.tables import (
     Submission,
     check_types,
 )
-from fuzz.errors import RefusedWrite, StoreError, one_line
+from fuzz.errors import StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
-CAMPAIGNS, JOBS, HEARTBEATS = TABLES[Campaign], TABLES[Job], TABLES[Heartbeat]
+CAMPAIGNS, JOBS = TABLES[Campaign], TABLES[Job]
 FINDINGS, OCCURRENCES = TABLES[FindingRecord], TABLES[Occurrence]
 FORMER_IDS, SUBMISSIONS = TABLES[FormerId], TABLES[Submission]
 Condition = sa.ColumnElement[bool]
@@ -83,10 +81,9 @@ class Store:
         with self._transaction() as connection:
             _put(connection, record)
 
-    def remove_heartbeat(self, campaign: int, worker: str) -> None:
-        """Takes a worker that ended as it should off the list."""
-        here = HEARTBEATS.c.campaign == campaign, HEARTBEATS.c.worker == worker
-        self._execute(sa.delete(HEARTBEATS).where(*here))
+    def remove(self, kind: type[Record], **equal: Any) -> None:
+        """Removes the records with these values; with a finding its occurrences."""
+        self._execute(sa.delete(TABLES[kind]).filter_by(**equal))
 
     def save_finding(self, finding: FindingRecord, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
@@ -110,10 +107,6 @@ class Store:
         """Writes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
         self._execute(sa.update(FINDINGS).where(FINDINGS.c.id == finding).values(replayed=outcome))
 
-    def remove_finding(self, finding: str) -> None:
-        """Removes a finding whose entry is gone, with its occurrences."""
-        self._execute(sa.delete(FINDINGS).where(FINDINGS.c.id == finding))
-
     @contextmanager
     def lock_campaign(self, number: int) -> Iterator[bool]:
         """Whether no other process has locked a campaign, which is locked for the `with`.
@@ -133,26 +126,49 @@ class Store:
 
     # What services read.
 
+    def find(self, kind: type[R], key: str | int) -> R | None:
+        """The record of that id, if there is one."""
+        return next(iter(self.read(kind, TABLES[kind].c.id == key)), None)
+
+    def read(
+        self, kind: type[R], *where: Condition, limit: int | None = None, offset: int = 0, **equal: Any
+    ) -> list[R]:
+        """The records that fit, in the order of their kind. What `equal` has as empty or None may be anything."""
+        table = TABLES[kind]
+        where += tuple(table.c[name] == value for name, value in equal.items() if value not in ("", None))
+        query = sa.select(*(table.c[name] for name in FIELDS[kind])).where(*where).limit(limit).offset(offset)
+        order = [table.c[name[1:]].desc() if name.startswith("-") else table.c[name] for name in kind.ORDER]
+        with self._transaction(reads=True) as connection:
+            result = connection.execute(query.order_by(*order)).mappings()
+            try:
+                return [check_types(kind(**row)) for row in result]
+            except (ValueError, TypeError) as error:
+                damage = f"the table {table.name} is damaged: {one_line(error)}"
+                raise StoreError(f"store {self.name}: {damage}; fuzz store rebuild makes findings again") from None
+
+    def campaigns(self, name: str = "") -> list[Campaign]:
+        """Every campaign, or those of a name, the newest first."""
+        return self.read(Campaign, name=name)
+
+    def jobs(self, campaign: int) -> list[Job]:
+        return self.read(Job, campaign=campaign)
+
+    def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
+        """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
+        return self.read(Statistic, TABLES[Statistic].c.id > after, limit=limit, campaign=campaign)
+
+    def occurrences(self, finding: str = "", campaign: int | None = None, limit: int = 1000) -> list[Occurrence]:
+        """When a finding was seen, or what a campaign saw, the earliest first."""
+        return self.read(Occurrence, limit=limit, finding=finding, campaign=campaign)
+
     def version(self) -> str:
         """Another text after each write: what was read at the same version need not be read again."""
         if self.engine.dialect.name == "postgresql":
             return str(self._value(sa.select(sa.func.pg_current_wal_insert_lsn())))
-        try:
+        with database_errors(self.name):
             # SQLite counts what others than this connection write, which itself writes nothing.
             self._watcher = self._watcher or self.engine.raw_connection()
             return str(self._watcher.cursor().execute("PRAGMA data_version").fetchone()[0])
-        except (DBAPIError, sqlite3.Error) as error:
-            raise StoreError(f"store {self.name}: {describe_error(error)}") from None
-
-    def campaigns(self, name: str = "") -> list[Campaign]:
-        """Every campaign, or those of a name, the newest first."""
-        return self._read(Campaign, *_equal(CAMPAIGNS, name=name), order=["-id"])
-
-    def campaign(self, number: int) -> Campaign | None:
-        return self._find(Campaign, number)
-
-    def jobs(self, campaign: int) -> list[Job]:
-        return self._read(Job, JOBS.c.campaign == campaign, order=Job.KEY)
 
     def job_totals(self) -> dict[int, JobTotals]:
         """What the jobs of each campaign add up to, by the campaign's id."""
@@ -161,19 +177,6 @@ class Store:
         query = sa.select(job.campaign, sa.func.count(job.target.distinct()), *sums, sa.func.max(job.worst))
         return {campaign: JobTotals(*totals) for campaign, *totals in self._rows(query.group_by(job.campaign))}
 
-    def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
-        """The last sign of life of every worker; `Heartbeat.age` is how long ago it was."""
-        return self._read(Heartbeat, *_equal(HEARTBEATS, campaign=campaign), order=Heartbeat.KEY)
-
-    def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
-        """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
-        table = TABLES[Statistic]
-        return self._read(Statistic, table.c.id > after, *_equal(table, campaign=campaign), limit=limit)
-
-    def coverages(self, campaign: int, limit: int = 10_000) -> list[Coverage]:
-        """What the jobs of a campaign had reached, in the order of writing."""
-        return self._read(Coverage, TABLES[Coverage].c.campaign == campaign, limit=limit)
-
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str
     ) -> list[FindingRecord]:
@@ -181,8 +184,7 @@ class Store:
 
         `equal` may be any of corpus, target, oracle, output, symptom, severity, verdict, status, planted, replayed.
         """
-        where = _matching(campaign, text, equal)
-        return self._read(FindingRecord, *where, order=["-last_seen", "id"], limit=limit, offset=offset)
+        return self.read(FindingRecord, *_matching(campaign, text, equal), limit=limit, offset=offset)
 
     def count_findings(self, *, campaign: int | None = None, text: str = "", **equal: str) -> int:
         """How many `findings` there are."""
@@ -195,17 +197,10 @@ class Store:
         query = sa.select(campaign, sa.func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
         return {int(number): int(count) for number, count in self._rows(query.group_by(campaign))}
 
-    def finding(self, name: str) -> FindingRecord | None:
-        return self._find(FindingRecord, name)
-
     def current_id(self, former: str) -> str:
         """The id of the finding that had another one until a smaller case replaced its entry; empty where none had."""
-        found = self._find(FormerId, former)
+        found = self.find(FormerId, former)
         return found.finding if found else ""
-
-    def occurrences(self, finding: str = "", campaign: int | None = None, limit: int = 1000) -> list[Occurrence]:
-        """When a finding was seen, or what a campaign saw, the earliest first."""
-        return self._read(Occurrence, *_equal(OCCURRENCES, finding=finding, campaign=campaign), limit=limit)
 
     # Submissions.
 
@@ -213,15 +208,7 @@ class Store:
         """The submission of that id as it is stored: the first one that came."""
         with self._transaction() as connection:
             _put(connection, submission, keep=True)
-        return self.submission(submission.id) or submission
-
-    def submission(self, key: str) -> Submission | None:
-        return self._find(Submission, key)
-
-    def submissions(self, state: str = "", limit: int = 100, offset: int = 0) -> list[Submission]:
-        """Every submission, or those in a state, the newest first."""
-        where = _equal(SUBMISSIONS, state=state)
-        return self._read(Submission, *where, order=["-created", "id"], limit=limit, offset=offset)
+        return self.find(Submission, submission.id) or submission
 
     def count_submissions(self) -> dict[str, int]:
         """How many submissions there are in each state."""
@@ -238,7 +225,7 @@ class Store:
             if key is not None:
                 taken = {"state": "running", "owner": owner, "updated": wall, "tries": column.tries + 1}
                 connection.execute(sa.update(SUBMISSIONS).where(column.id == key).values(**taken))
-        return self.submission(key) if key is not None else None
+        return self.find(Submission, key) if key is not None else None
 
     def release_submission(self, key: str, owner: str) -> None:
         """Has a submission judged by somebody else."""
@@ -254,16 +241,8 @@ class Store:
     @contextmanager
     def _transaction(self, *, reads: bool = False) -> Iterator[sa.Connection]:
         """One transaction, kept whole or not at all."""
-        try:
-            with (self._reader if reads else self.engine).begin() as connection:
-                yield connection
-        except (DataError, IntegrityError) as error:
-            raise RefusedWrite(f"store {self.name}: {describe_error(error)}") from None
-        except (OverflowError, UnicodeEncodeError) as error:
-            # SQLite's driver says so of numbers of more than 64 bits.
-            raise RefusedWrite(f"store {self.name}: {one_line(error)}") from None
-        except (DBAPIError, OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"store {self.name}: {describe_error(error)}") from None
+        with database_errors(self.name), (self._reader if reads else self.engine).begin() as connection:
+            yield connection
 
     def _execute(self, statement: sa.Executable) -> None:
         with self._transaction() as connection:
@@ -275,30 +254,6 @@ class Store:
 
     def _value(self, query: sa.Select[Any]) -> Any:
         return self._rows(query)[0][0]
-
-    def _read(
-        self,
-        kind: type[R],
-        *where: Condition,
-        order: Sequence[str] = ("id",),
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> list[R]:
-        """The records that fit, by the columns of `order`, of which those with a - fall."""
-        table = TABLES[kind]
-        query = sa.select(*(table.c[name] for name in FIELDS[kind])).where(*where).limit(limit).offset(offset)
-        columns = [table.c[name[1:]].desc() if name.startswith("-") else table.c[name] for name in order]
-        with self._transaction(reads=True) as connection:
-            result = connection.execute(query.order_by(*columns)).mappings()
-            try:
-                return [check_types(kind(**row)) for row in result]
-            except (ValueError, TypeError) as error:
-                damage = f"the table {table.name} is damaged: {one_line(error)}"
-                raise StoreError(f"store {self.name}: {damage}; fuzz store rebuild makes findings again") from None
-
-    def _find(self, kind: type[R], key: str | int) -> R | None:
-        """The record of that id, if there is one."""
-        return next(iter(self._read(kind, TABLES[kind].c.id == key)), None)
 
 
 def _put(connection: sa.Connection, record: Record, *, keep: bool = False) -> None:
@@ -328,10 +283,6 @@ def _update_hits(connection: sa.Connection, finding: str) -> None:
     """A finding's hits are those of its occurrences, so that a write that is repeated adds none."""
     hits = sa.select(sa.func.coalesce(sa.func.sum(OCCURRENCES.c.hits), 0)).where(OCCURRENCES.c.finding == finding)
     connection.execute(sa.update(FINDINGS).where(FINDINGS.c.id == finding).values(hits=hits.scalar_subquery()))
-
-
-def _equal(table: sa.Table, **values: Any) -> list[Condition]:
-    return [table.c[name] == value for name, value in values.items() if value not in ("", None)]
 
 
 def _matching(campaign: int | None, text: str, equal: Mapping[str, str]) -> list[Condition]:

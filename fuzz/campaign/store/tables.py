@@ -8,17 +8,81 @@ by a clock that never jumps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from dataclasses import Field, dataclass, field, fields
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import sqlalchemy as sa
 
+LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+"""SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
-@dataclass(frozen=True)
+
+def _storable(value: Any) -> Any:
+    """The value, in whose texts what databases do not hold, NUL and lone surrogates, stands as its escape sequence."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if isinstance(value, Mapping):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return list(map(_storable, value)) if isinstance(value, tuple) else value
+
+
+class StoredText(sa.TypeDecorator[Any]):
+    """Storable text."""
+
+    impl: Any = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
+        return _storable(value)
+
+
+class StoredJson(StoredText):
+    """A tuple as a JSON array, or a mapping as a JSON object, of storable texts."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+
+Name = Annotated[str, "at most 200 characters"]
+TYPES: dict[Any, tuple[Any, tuple[type, ...]]] = {
+    int: (LONG, (int,)),
+    int | None: (LONG, (int, type(None))),
+    float: (sa.Double, (float, int)),
+    str: (StoredText, (str,)),
+    Name: (sa.String(200), (str,)),
+    bool: (sa.Boolean, (bool,)),
+    tuple[str, ...]: (StoredJson, (tuple,)),
+    Mapping[str, int]: (StoredJson, (dict,)),
+    Mapping[str, str]: (StoredJson, (dict,)),
+}
+"""Type of a field -> (type of its column, Python types of what is read from that)."""
+REFERENCES: dict[str, dict[str, Any]] = {"campaign": {}, "finding": {"onupdate": "CASCADE", "ondelete": "CASCADE"}}
+"""Field that holds the id of another record -> what the change of that id, or its end, does to what refers to it."""
+metadata = sa.MetaData()
+TABLES: dict[type[Record], sa.Table] = {}
+FIELDS: dict[type[Record], dict[str, Any]] = {}
+"""Kind of record -> name of a field -> its type."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Record:
-    """Something that the store holds. A record that is written takes the place of the one with the same `KEY`."""
+    """Something that the store holds: makes every subclass a frozen dataclass, and adds its table, if it has a name.
+
+    A record that is written takes the place of the one with the same `KEY`. Records are read in their `ORDER`, where a
+    field with a - before its name falls.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("id",)
+    ORDER: ClassVar[tuple[str, ...]] = ("id",)
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, table: str = "", indices: tuple[str, ...] = (), more: tuple[Any, ...] = ()) -> None:
+        dataclass(frozen=True)(cls)
+        if table:
+            _add_table(table, cls, [*(sa.Index(f"{table}_by_{one}", one) for one in indices), *more])
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -26,15 +90,38 @@ class Record:
         return tuple(getattr(self, name) for name in self.KEY)
 
 
-@dataclass(frozen=True)
-class Campaign(Record):
+def _add_table(title: str, kind: type[Record], more: list[Any]) -> None:
+    """Adds the table with a column for each field of a record, and what else is given."""
+    hints = get_type_hints(kind, include_extras=True)
+    FIELDS[kind] = {field.name: hints[field.name] for field in fields(kind)}
+    defaults = {one.name: str(one.default) for one in fields(kind) if type(one.default) in (str, int, float)}
+    columns = [
+        sa.Column(
+            name, TYPES[hint][0], nullable=hint == int | None,
+            server_default=defaults.get(name) if name != "id" else None,
+        )
+        for name, hint in FIELDS[kind].items()
+    ]  # fmt: skip
+    table = TABLES[kind] = sa.Table(title, metadata, *columns, *more)
+    for name, rules in REFERENCES.items():
+        if name in table.c:
+            table.append_constraint(sa.ForeignKeyConstraint([name], [f"{name}s.id"], **rules))
+    by_id = "id" in table.c
+    table.append_constraint(sa.PrimaryKeyConstraint(*(("id",) if by_id else kind.KEY)))
+    if by_id and kind.KEY != ("id",):
+        table.append_constraint(sa.UniqueConstraint(*kind.KEY))
+
+
+class Campaign(Record, table="campaigns", more=(sa.Index("ix_campaigns_name", "name"),)):
     """One run over some targets. `config` is the validated configuration as JSON text, `folder` holds its journals.
 
     `state` is running (a process works on it), stopped (it can be resumed), finished (its budget is used up) or failed.
     """
 
+    ORDER = ("-id",)
+
     id: int
-    name: str
+    name: Name
     config: str
     state: str
     seconds: float
@@ -48,7 +135,6 @@ class Campaign(Record):
     note: str = ""
 
 
-@dataclass(frozen=True)
 class JobKey(Record):
     """What names a job: one target on one backend by one engine with one seed; `planted` as in `fuzz run`."""
 
@@ -67,13 +153,14 @@ class JobKey(Record):
         return self.campaign, self.target, self.planted, self.backend, self.engine, self.seed
 
 
-@dataclass(frozen=True)
-class Job(JobKey):
+class Job(JobKey, table="lanes"):
     """How far a job is within its campaign.
 
     `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
     there are. `new`, `known` and `fixed` count findings. `note` says why a job takes no more slices, if so.
     """
+
+    ORDER = JobKey.KEY
 
     plan: int = 0
     cases: int = 0
@@ -114,14 +201,13 @@ class JobTotals:
     worst: float = 0.0
 
 
-@dataclass(frozen=True)
-class Heartbeat(Record):
+class Heartbeat(Record, table="heartbeats"):
     """A sign of life of one worker of a campaign; `lane` is the target of its job.
 
     `ticks` counts from the start of the machine that `boot` names.
     """
 
-    KEY = ("campaign", "worker")
+    KEY = ORDER = ("campaign", "worker")
 
     campaign: int
     worker: str
@@ -139,7 +225,6 @@ class Heartbeat(Record):
         return max(ticks - self.ticks if boot and boot == self.boot else wall - self.wall, 0.0)
 
 
-@dataclass(frozen=True)
 class Moment(JobKey):
     """A moment of a job, by a `number` that only grows."""
 
@@ -151,8 +236,7 @@ class Moment(JobKey):
     cases: int
 
 
-@dataclass(frozen=True)
-class Statistic(Moment):
+class Statistic(Moment, table="statistics"):
     """Where one job stood at a moment. `id` grows with every statistic that is written; 0 before that."""
 
     cases_per_second: float
@@ -162,8 +246,7 @@ class Statistic(Moment):
     id: int = 0
 
 
-@dataclass(frozen=True)
-class Coverage(Moment):
+class Coverage(Moment, table="coverages"):
     """What the cases of one job had reached at a moment, out of all lines, branches and masks of its code.
 
     `number` counts the job's slices, `blockers` is what was never tried, as ``fuzz coverage --json`` lists it.
@@ -180,13 +263,14 @@ class Coverage(Moment):
     id: int = 0
 
 
-@dataclass(frozen=True)
-class FindingRecord(Record):
+class FindingRecord(Record, table="findings", indices=("target", "last_seen")):
     """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
 
     `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``. `severity` and
     `input_class` are empty where it is not graded.
     """
+
+    ORDER = ("-last_seen", "id")
 
     id: str
     corpus: str
@@ -210,8 +294,7 @@ class FindingRecord(Record):
     input_class: str = ""
 
 
-@dataclass(frozen=True)
-class Occurrence(Record):
+class Occurrence(Record, table="occurrences", indices=("finding",), more=(sa.Column("id", LONG),)):
     """One time that a finding was seen: in one slice of a campaign, or recorded by its entry. `key` makes it unique.
 
     `new` is whether the finding was saved then for the first time.
@@ -232,22 +315,22 @@ class Occurrence(Record):
     seen: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class FormerId(Record):
+class FormerId(Record, table="former_ids", indices=("finding",)):
     """An id that a finding had until a smaller case replaced its entry; `finding` is its id now."""
 
     id: str
     finding: str
 
 
-@dataclass(frozen=True)
-class Submission(Record):
+class Submission(Record, table="submissions", indices=("created", "state")):
     """A solution that the service was asked to judge. `id` is a hash of everything that is judged.
 
     `problem` holds the problem's files by name as JSON, `solution` a text, `judgement` the judgement as JSON once there
     is one. `state` is queued, running or judged. `owner` is the process that judges it, `updated` its last sign of
     life, and `tries` counts those that have taken it.
     """
+
+    ORDER = ("-created", "id")
 
     id: str
     name: str
@@ -268,61 +351,6 @@ class Submission(Record):
 
 
 R = TypeVar("R", bound=Record)
-LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-"""SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
-
-
-def _storable(text: str) -> str:
-    """The text, in which what databases do not hold, NUL and lone surrogates, stands as its escape sequence."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-
-
-class StoredText(sa.TypeDecorator[str]):
-    """Storable text."""
-
-    impl, cache_ok = sa.Text, True
-
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        return value and _storable(value)
-
-
-class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
-    """A tuple of texts as a JSON array."""
-
-    impl, cache_ok = sa.JSON, True
-
-    def process_bind_param(self, value: tuple[str, ...] | None, dialect: sa.Dialect) -> list[str]:
-        return list(map(_storable, value or ()))
-
-    def process_result_value(self, value: list[str] | None, dialect: sa.Dialect) -> tuple[str, ...]:
-        return tuple(value or ())
-
-
-class StoredMapping(sa.TypeDecorator[Mapping[str, Any]]):
-    """A mapping as a JSON object, of storable texts."""
-
-    impl, cache_ok = sa.JSON, True
-
-    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: sa.Dialect) -> dict[str, Any]:
-        items = (value or {}).items()
-        return {_storable(key): _storable(item) if isinstance(item, str) else item for key, item in items}
-
-
-TYPES: dict[Any, tuple[Any, tuple[type, ...]]] = {
-    int: (LONG, (int,)),
-    int | None: (LONG, (int, type(None))),
-    float: (sa.Double, (float, int)),
-    str: (StoredText, (str,)),
-    bool: (sa.Boolean, (bool,)),
-    tuple[str, ...]: (TextTuple, (tuple,)),
-    Mapping[str, int]: (StoredMapping, (dict,)),
-    Mapping[str, str]: (StoredMapping, (dict,)),
-}
-"""Type of a field -> (type of its column, Python types of what is read from that)."""
-metadata = sa.MetaData()
-TABLES: dict[type[Record], sa.Table] = {}
-FIELDS: dict[type[Record], dict[str, Any]] = {}
-"""Kind of record -> name of a field -> its type."""
 
 
 def check_types(record: R) -> R:
@@ -331,46 +359,3 @@ def check_types(record: R) -> R:
         if not isinstance(value := getattr(record, name), TYPES[hint][1]):
             raise TypeError(f"{name} is {value!r:.60}")
     return record
-
-
-def _table(title: str, kind: type[Record], /, *extra: Any, **types: Any) -> None:
-    """Adds the table with a column for each field of a record; `types` are other types than those of `TYPES`."""
-    hints = get_type_hints(kind)
-    FIELDS[kind] = {field.name: hints[field.name] for field in fields(kind)}
-    defaults = {one.name: str(one.default) for one in fields(kind) if type(one.default) in (str, int, float)}
-    columns = [
-        sa.Column(
-            name, types.get(name, TYPES[hint][0]), nullable=hint == int | None,
-            server_default=defaults.get(name) if name != "id" else None,
-        )
-        for name, hint in FIELDS[kind].items()
-    ]  # fmt: skip
-    table = TABLES[kind] = sa.Table(title, metadata, *columns, *extra)
-    by_id = "id" in table.c
-    table.append_constraint(sa.PrimaryKeyConstraint(*(("id",) if by_id else kind.KEY)))
-    if by_id and kind.KEY != ("id",):
-        table.append_constraint(sa.UniqueConstraint(*kind.KEY))
-
-
-def _campaign() -> sa.ForeignKeyConstraint:
-    return sa.ForeignKeyConstraint(["campaign"], ["campaigns.id"])
-
-
-def _indices(table: str, *columns: str) -> list[sa.Index]:
-    return [sa.Index(f"{table}_by_{column}", column) for column in columns]
-
-
-def _finding(table: str) -> list[Any]:
-    key = sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE")
-    return [key, *_indices(table, "finding")]
-
-
-_table("campaigns", Campaign, sa.Index("ix_campaigns_name", "name"), name=sa.String(200))
-_table("lanes", Job, _campaign())
-_table("heartbeats", Heartbeat, _campaign())
-_table("statistics", Statistic, _campaign())
-_table("coverages", Coverage, _campaign())
-_table("findings", FindingRecord, *_indices("findings", "target", "last_seen"))
-_table("occurrences", Occurrence, sa.Column("id", LONG), _campaign(), *_finding("occurrences"))
-_table("former_ids", FormerId, *_finding("former_ids"))
-_table("submissions", Submission, *_indices("submissions", "created", "state"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.campaign.store import Coverage, Job, Store
+from fuzz.campaign.store import Campaign, Coverage, Job, Store
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.web import formatting
@@ -29,13 +29,13 @@ class CampaignReport:
 def read_campaign(name: str, url: str) -> CampaignReport:
     """The campaign of a number, or the newest of a name. UsageError where there is none."""
     with Store(url) as store:
-        campaign = store.campaign(int(name)) if name.isdecimal() and len(name) < 10 else None
+        campaign = store.find(Campaign, int(name)) if name.isdecimal() and len(name) < 10 else None
         campaign = campaign or next(iter(store.campaigns(name=name)), None)
         if campaign is None:
             raise UsageError(f"{name} is neither a file, a folder nor a campaign in {store.name}")
         paths = [Path(finding.corpus) / finding.path for finding in store.findings(campaign=campaign.id, limit=10_000)]
         jobs = store.jobs(campaign.id)
-        coverage = view_coverages(store.coverages(campaign.id))
+        coverage = view_coverages(store.read(Coverage, campaign=campaign.id))
     facts = {
         "state": campaign.state,
         "cases": formatting.count(campaign.cases),

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from fuzz.campaign.store import Coverage, FindingRecord, Heartbeat
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
@@ -66,9 +67,9 @@ def campaign(request: Request, service: TheService, campaign: TheCampaign) -> HT
     store = service.store
     return html_page(
         request, "campaign.html", campaign=service.summary(campaign), config=campaign.config,
-        jobs=api.list_jobs(service, campaign), workers=store.heartbeats(campaign.id),
+        jobs=api.list_jobs(service, campaign), workers=store.read(Heartbeat, campaign=campaign.id),
         plots=plot_trends(store.statistics(campaign.id)), findings=store.findings(campaign=campaign.id, limit=100),
-        coverage=view_coverages(store.coverages(campaign.id)),
+        coverage=view_coverages(store.read(Coverage, campaign=campaign.id)),
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def finding(request: Request, service: TheService, key: FindingKey, indexed: The
     entry, error = indexed.read()
     if entry is None:
         return html_page(request, "unreadable.html", key=indexed.key, error=error)
-    stored = service.store.finding(indexed.key)
+    stored = service.store.find(FindingRecord, indexed.key)
     history = service.store.occurrences(indexed.key, limit=200) if stored else []
     view = EntryView(entry, str(indexed.path), replay_command(indexed.path))
     return html_page(

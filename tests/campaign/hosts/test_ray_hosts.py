@@ -11,7 +11,7 @@ from pathlib import Path
 from services import nodes
 
 from fuzz import corpus
-from fuzz.campaign.store import Store
+from fuzz.campaign.store import Heartbeat, Store
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 MISTAKES = ("x * 2 + (x > 1)", "torch.where(x < -3, x, x * 2)", "x.abs() * 2", "x * 2 + (x == 0)")
@@ -45,7 +45,7 @@ def wait_for_hosts(process: subprocess.Popen[str], folder: Path) -> None:
     until = time.monotonic() + 120
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
         while True:
-            busy = [beat for beat in store.heartbeats() if beat.state == "busy"]
+            busy = [beat for beat in store.read(Heartbeat) if beat.state == "busy"]
             if len(busy) == 2 and list(folder.glob("corpus/*/*.yaml")):
                 return
             assert process.poll() is None and time.monotonic() < until

@@ -68,14 +68,14 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     for record in (lane, beat, statistic):
         store.save(record)
     store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
-    assert store.campaign(campaign.id) == campaign and store.campaigns() == [campaign]
+    assert store.find(Campaign, campaign.id) == campaign and store.campaigns() == [campaign]
     assert store.jobs(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
-    assert store.heartbeats() == store.heartbeats(campaign.id) == [beat]
+    assert store.read(Heartbeat) == store.read(Heartbeat, campaign=campaign.id) == [beat]
     (counted,) = store.statistics(campaign.id)
     assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
-    assert store.finding(FINDING.id) == replace(FINDING, hits=1)
+    assert store.find(FindingRecord, FINDING.id) == replace(FINDING, hits=1)
     assert store.occurrences(FINDING.id) == [occurrence(FINDING.id, "1", campaign.id)]
-    assert store.campaign(99) is store.finding("nothing") is None
+    assert store.find(Campaign, 99) is store.find(FindingRecord, "nothing") is None
 
 
 def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store, campaign: Campaign) -> None:
@@ -84,9 +84,9 @@ def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store,
     )
     for measured in (first, first, replace(first, number=2, lines_run=9)):
         store.save(measured)
-    found = store.coverages(campaign.id)
+    found = store.read(Coverage, campaign=campaign.id)
     assert [replace(each, id=0) for each in found] == [first, replace(first, number=2, lines_run=9)]
-    assert store.coverages(campaign.id + 1) == []
+    assert store.read(Coverage, campaign=campaign.id + 1) == []
 
 
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
@@ -97,7 +97,7 @@ def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) 
     store.save_finding(
         replace(FINDING, last_seen=20.0, first_seen=20.0), occurrence(FINDING.id, "2", campaign.id, hits=2)
     )
-    assert store.finding(FINDING.id) == replace(FINDING, hits=7, last_seen=20.0)
+    assert store.find(FindingRecord, FINDING.id) == replace(FINDING, hits=7, last_seen=20.0)
     assert len(store.statistics()) == 1
     assert [(campaign.state, campaign.seconds) for campaign in store.campaigns(name="nightly")] == [("stopped", 9.5)]
 
@@ -144,7 +144,7 @@ def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> N
     store.save_finding(replace(FINDING, id="never stored"), replaces="c1")
     former = ["c3", "c2", "c1", "other", "never stored", "nothing"]
     assert [store.current_id(name) for name in former] == ["never stored"] * 4 + ["", ""]
-    store.remove_finding("never stored")
+    store.remove(FindingRecord, id="never stored")
     assert store.current_id("c3") == ""
 
 
@@ -159,7 +159,7 @@ def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(store_url: 
     with Store(store_url) as store, store.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     with Store(store_url) as store:
-        assert store.finding(FINDING.id) == FINDING
+        assert store.find(FindingRecord, FINDING.id) == FINDING
         store.save_finding(replace(FINDING, id="smaller"), replaces=FINDING.id)
         assert [found.id for found in store.findings()] == ["smaller"] and store.current_id(FINDING.id) == "smaller"
 
@@ -169,7 +169,7 @@ def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
     store.save_replay(FINDING.id, "agrees")
     store.save_finding(FINDING, occurrence(FINDING.id, "2"))
     assert [finding.id for finding in store.findings(replayed="agrees")] == [FINDING.id]
-    store.remove_finding(FINDING.id)
+    store.remove(FindingRecord, id=FINDING.id)
     assert store.findings() == [] and store.occurrences() == []
 
 
@@ -210,7 +210,7 @@ def test_findings_are_made_again_from_the_corpus(
     (folder / "torn.yaml").write_text("format: fuzz-case/1\ntarget: x")
     done = rebuild(store, folder)
     assert (done.findings, len(done.added), done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
-    assert store.finding(made.id) == replace(made, hits=1)
+    assert store.find(FindingRecord, made.id) == replace(made, hits=1)
     assert {finding.id for finding in store.findings()} == {made.id, "elsewhere"}
     store.save_finding(made, occurrence(made.id, "c1", campaign.id))
     corpus.mark(path, "fixed", "by 2.0")
@@ -371,13 +371,13 @@ def test_a_submission_is_judged_once_by_whoever_takes_it(store: Store) -> None:
     store.release_submission("a", "somebody")
     store.update_submission("a", "somebody", state="judged", judgement="{}", updated=9.0)
     still = replace(taken, updated=8.0)
-    assert store.submission("a") == still and store.submissions("running") == [still]
+    assert store.find(Submission, "a") == still and store.read(Submission, state="running") == [still]
     store.release_submission("a", "me")
     again = store.take_submission("you", 10.0)
     assert again is not None and (again.id, again.tries, again.owner) == ("a", 2, "you")
     store.update_submission("a", "you", state="judged", judgement='{"score": 1.0}', updated=11.0)
     assert store.count_submissions() == {"judged": 1, "queued": 1}
-    assert [one.id for one in store.submissions()] == ["b", "a"]
-    assert [one.id for one in store.submissions(limit=1, offset=1)] == ["a"]
+    assert [one.id for one in store.read(Submission)] == ["b", "a"]
+    assert [one.id for one in store.read(Submission, limit=1, offset=1)] == ["a"]
     assert store.take_submission("you", 12.0) == replace(second, state="running", owner="you", updated=12.0, tries=1)
-    assert store.take_submission("you", 13.0) is store.submission("none") is None
+    assert store.take_submission("you", 13.0) is store.find(Submission, "none") is None
