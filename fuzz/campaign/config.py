@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
-from fuzz.errors import CorpusError, UsageError
+from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.text import is_storable, printable
 
@@ -116,20 +116,17 @@ class CampaignConfig(Strict):
 
 def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
+    with os_errors_as(UsageError, f"cannot read {path}"):
+        data = read_file(path, strict.LARGEST + 1)
     try:
-        values = strict.parse(strict.decode(read_file(path, strict.LARGEST + 1)), strict.TypedLoader)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        values = strict.parse(strict.decode(data), strict.TypedLoader)
     except CorpusError as error:
         raise UsageError(f"{path}: {error}") from None
     if not isinstance(values, dict):
         raise UsageError(f"{path}: a campaign is a mapping of keys such as targets, budget and workers")
-    return parse_config({"name": default_name(path), **values}, str(path))
-
-
-def default_name(path: Path) -> str:
-    """A campaign's name where its file gives none: the file's."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).strip("-.")[:100] or "campaign"
+    # Where the file gives no name it has the file's.
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).strip("-.")[:100] or "campaign"
+    return parse_config({"name": name, **values}, str(path))
 
 
 def parse_config(values: dict[str, Any], source: str = "config") -> CampaignConfig:

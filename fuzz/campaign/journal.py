@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from fuzz.corpus import codec
-from fuzz.errors import CorpusError
+from fuzz.errors import CorpusError, os_errors_as
 from fuzz.files import sync_folder, write_file
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
@@ -54,10 +54,8 @@ class Journal:
     def write_line(self, line: str) -> None:
         """Writes a line. CorpusError where that cannot be."""
         _take_up(line, self._open)
-        try:
+        with os_errors_as(CorpusError, f"cannot write the journal {self.path}"):
             self._write(f"{line}\n", line.startswith("+"))
-        except OSError as error:
-            raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.on_line(line)
 
     def close(self) -> None:
@@ -137,13 +135,11 @@ class Suspects:
         `blamed` is whether one of them may have ended the slice: a campaign that is stopped ends its slices itself.
         """
         cases = read_suspects(journal)
-        try:
+        # Where that fails the journal stays, and is read again when the campaign goes on.
+        with os_errors_as(CorpusError, f"cannot write {self.folder}"):
             for case in cases:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._write(tag, case, blamed)
-        except OSError as error:
-            # The journal stays, and is read again when the campaign goes on.
-            raise CorpusError(f"cannot write {self.folder}: {error.strerror}") from None
         journal.unlink(missing_ok=True)
         return len(cases)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from fuzz.corpus import codec
-from fuzz.errors import CorpusError, UsageError
+from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.files import read_file, remove_half_written, write_file
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.text import is_storable, printable
@@ -40,10 +40,8 @@ def read(path: Path) -> Entry:
 def read_bytes(path: Path) -> bytes:
     """The bytes of an entry's file, one more than an entry may have at most; CorpusError where it cannot be read."""
     _check_name(path)
-    try:
+    with os_errors_as(CorpusError, f"cannot read {path}"):
         return read_file(path, codec.LARGEST + 1)
-    except OSError as error:
-        raise CorpusError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _check_name(path: Path) -> None:
@@ -58,11 +56,8 @@ def write(path: Path, entry: Entry) -> None:
     When it returns the file is on disk, under its name, even if the machine stops then.
     """
     text = codec.dumps(entry)
-    with lock(path.parent):
-        try:
-            write_file(path, text)
-        except OSError as error:
-            raise CorpusError(f"cannot write {path}: {error.strerror}") from None
+    with lock(path.parent), os_errors_as(CorpusError, f"cannot write {path}"):
+        write_file(path, text)
 
 
 def save_entry(corpus: Path, entry: Entry, previous: Path | None = None) -> Path:
@@ -100,11 +95,9 @@ def lock(folder: Path) -> Iterator[None]:
     if absolute in _HELD.paths:
         yield
         return
-    try:
+    with os_errors_as(CorpusError, f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
     try:
         # The kernel's lock belongs to this descriptor: other threads wait too, and it ends with the process.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -121,15 +114,13 @@ def lock(folder: Path) -> Iterator[None]:
 def check_writable(folder: Path, target: str = "") -> None:
     """CorpusError where the folder cannot take entries of a target; makes it where it is missing."""
     _check_name(folder)
-    try:
+    with os_errors_as(CorpusError, f"corpus folder {folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         for place in (folder, folder / target):
             if place.exists():
                 with NamedTemporaryFile(prefix=".probe-", dir=place) as probe:
                     probe.write(b"probe")
                     probe.flush()
-    except OSError as error:
-        raise CorpusError(f"corpus folder {folder} cannot be written: {error.strerror}") from None
 
 
 def entry_files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fuzz.errors import UsageError
+from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import write_file
 
 
@@ -23,7 +23,5 @@ def check_result_path(path: Path | None, option: str) -> None:
 
 def write_result(path: Path, text: str) -> None:
     """Replaces the file as a whole, so that it is never partly written. Raises UsageError where that fails."""
-    try:
+    with os_errors_as(UsageError, f"cannot write {path}"):
         write_file(path, text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz.errors import UsageError
+from fuzz.errors import UsageError, os_errors_as
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
 
 AGAIN = {CRASHED, OUT_OF_TIME}
@@ -21,13 +21,11 @@ class ResultsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kept: dict[str, Mapping[str, Any]] = {}
-        try:
+        with os_errors_as(UsageError, f"cannot write {path}"):
             text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
             with path.open("a", encoding="utf-8") as file:
                 # A line that was being written when its writer was killed is ended, and means nothing.
                 file.write("\n" if text and not text.endswith("\n") else "")
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}") from None
         for line in text.splitlines():
             self._read(line)
 
@@ -45,8 +43,7 @@ class ResultsFile:
         line = json.dumps({"key": key, **judgement}) + "\n"
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            os.write(descriptor, line.encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+            with os_errors_as(UsageError, f"cannot write {self.path}"):
+                os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fuzz.errors import UsageError
+from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.judge.formats import GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.formats.spec import ENDING, find_spec
@@ -131,10 +131,8 @@ def read_problem(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def read_checked(path: Path) -> bytes:
     """A file's content. UsageError where it cannot be read or is too large."""
-    try:
+    with os_errors_as(UsageError, f"cannot read {path}"):
         content = read_file(path, MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if len(content) > MOST_BYTES:
         raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
     return content
