@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fuzz.report.text import case_lines, script_command, severity_lines, ulps_text
 from fuzz.web import formatting
 from fuzz.web.pages.views import CoverageView, EntryView
 
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
+FUNCTIONS = (case_lines, script_command, severity_lines, ulps_text)
+"""What templates call by name."""
 
 
 @cache
 def environment() -> Environment:
     """The environment of all templates."""
     loader = FileSystemLoader(FOLDER / "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.globals.update({function.__name__: function for function in FUNCTIONS})
+    return made
 
 
 def render(name: str, **values: Any) -> str:

@@ -12,10 +12,9 @@ from fuzz.coverage_report.report import CoverageReport, read_report
 from fuzz.errors import UsageError
 from fuzz.files import read_file
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import case_lines, script_command, severity_lines, ulps_text, verdict_lines
+from fuzz.report.text import verdict_lines
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
@@ -52,20 +51,6 @@ class EntryView:
         return f"{dims}, {count} calls" if count > 1 else dims
 
     @property
-    def case(self) -> str:
-        return "\n".join(case_lines(self.entry.case))
-
-    @property
-    def severity(self) -> str:
-        """The severity with its reasons and the typical case; empty where it is not graded."""
-        return "\n".join(severity_lines(self.entry.grade)) if self.entry.grade else ""
-
-    @property
-    def typical_command(self) -> str:
-        """The command that prints the program of the typical case."""
-        return script_command(self.path)
-
-    @property
     def is_accuracy(self) -> bool:
         return self.entry.finding is not None and self.entry.finding.as_accuracy.oracle == ACCURACY.name
 
@@ -84,10 +69,6 @@ class EntryView:
         if not lines and self.is_accuracy and verdict.name == "unadjudicated" and verdict.reason:
             return f"unadjudicated: {verdict.reason}"
         return "\n".join(lines)
-
-    @property
-    def elements(self) -> tuple[Element, ...]:
-        return self.entry.finding.elements if self.entry.finding else ()
 
     @property
     def versions(self) -> Pairs:
@@ -116,10 +97,6 @@ class EntryView:
         return make_plots(self.result) if self.result else []
 
     @property
-    def script(self) -> str:
-        return self.result.script if self.result else ""
-
-    @property
     def missing(self) -> Iterator[str]:
         """Why there is no plot or no script."""
         if self.result and self.result.why:
@@ -128,10 +105,6 @@ class EntryView:
             yield "nothing to draw: every output has exactly the reference's values."
         if self.result and self.result.no_script:
             yield f"no script: {self.result.no_script}"
-
-    @staticmethod
-    def format_ulps(text: str) -> str:
-        return ulps_text(text, "infinite")
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def test_names_in_a_plot_are_text() -> None:
 class Shown:
     """What the template takes."""
 
-    script, missing = "", ()
+    result, missing = PlotResult(), ()
 
     def __init__(self, drawn: list[Plot]) -> None:
         self.plots = drawn
