@@ -18,6 +18,7 @@ from fuzz.model.oracle_specs import INVARIANCE
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
+from fuzz.sweep.runner import exit_code, file_cases
 
 
 def drift(
@@ -50,8 +51,6 @@ def drift(
         save_figure(plot, title, [make_plot(plan, measured)])
     if not json:
         put(format_table(plan, measured))
-    from fuzz.sweep.case_filer import exit_code, file_cases
-
     cases = make_cases(plan, measured)
     result = file_cases(options, loaded, plan.backend, errors, cases, INVARIANCE.name) if cases else None
     if json:

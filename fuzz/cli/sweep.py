@@ -18,7 +18,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep.plan import SweepPlan, make_plan
 from fuzz.sweep.report import fixed_values, format_table, make_plots, sweep_json
-from fuzz.sweep.runner import breaks_contract, file_findings, run_sweep
+from fuzz.sweep.runner import breaks_contract, exit_code, file_cases, file_findings, run_sweep
 from fuzz.sweep.sweep_counts import SweepCounts
 
 INTERVAL = 5.0
@@ -60,8 +60,6 @@ def sweep(
         save_figure(plot, title, make_plots(plan, counts))
     if not json:
         put(format_table(plan, counts))
-    from fuzz.sweep.case_filer import exit_code, file_cases
-
     result = file_findings(plan, counts, partial(file_cases, options, loaded, plan.backend, errors))
     if json:
         put_json(sweep_json(plan, counts, result, seconds))

@@ -1,14 +1,21 @@
-"""Runs a whole sweep by a worker, and makes ordinary cases of its worst values."""
+"""Runs a whole sweep by a worker, and files ordinary cases of its worst values as `fuzz run` files findings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+
+from rich.console import Console
 
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
+from fuzz.report.progress import TerminalProgress
+from fuzz.run import environment
+from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import SweepCounts
+from fuzz.target.spec import Target
 from fuzz.worker.process import Worker, WorkerCrash
 
 HANDLER = "fuzz.sweep.measure:make_handler"
@@ -73,3 +80,35 @@ def file_findings(plan: SweepPlan, counts: SweepCounts, file: Callable[[list[Cas
 def breaks_contract(counts: SweepCounts, result: Result | None) -> bool:
     """Whether the contract is broken; what came out as too close to call does not break it."""
     return bool(counts.wrong or counts.failed) and not (result and result.unconfirmed)
+
+
+class FindingsProgress(TerminalProgress):
+    """Shows findings only: the command has reported its own progress."""
+
+    def on_start(self, *arguments: object) -> None: ...
+    def on_progress(self, *arguments: object) -> None: ...
+
+
+def file_cases(
+    options: RunOptions, target: Target, backend: str, console: Console, cases: list[Case], *sampled: str
+) -> Result:
+    """Files cases of one target into the corpus folder of the options, reporting on a console.
+
+    Oracles that examine a share of cases do so with these where they are among `sampled`.
+    """
+    # It imports Hypothesis, which takes as long as everything else that the command line needs.
+    from fuzz.run.fuzzer import Fuzzer
+
+    assert options.corpus is not None
+    fixed, progress = replace(options, engine="random", cases=len(cases)), FindingsProgress(console, target=target)
+    return Fuzzer(
+        fixed, target, backend, options.corpus, progress, environment.versions(),
+        suspects=tuple(cases), suspect_oracles=sampled,
+    ).run()  # fmt: skip
+
+
+def exit_code(result: Result | None, *, is_broken: bool) -> int:
+    """1 where a promise is broken, unless each of its findings is accepted or too low to count."""
+    if result and result.bugs:
+        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
+    return int(is_broken)

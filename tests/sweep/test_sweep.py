@@ -15,13 +15,12 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep import correct_rounding
-from fuzz.sweep.case_filer import exit_code
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import make_handler, measure_part
 from fuzz.sweep.plan import make_plan
 from fuzz.sweep.report import format_table
-from fuzz.sweep.runner import breaks_contract, file_findings, make_cases
+from fuzz.sweep.runner import breaks_contract, exit_code, file_findings, make_cases
 from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.loader import load
 from fuzz.worker.channel import LastResponse
