@@ -60,7 +60,8 @@ def select_targets(patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         wildcard = pattern.removeprefix("!")
         fitting = [name for name in shipped if _fits_pattern(name, wildcard)]
-        names = _targets_in_files(wildcard) if _is_path(wildcard) else fitting
+        is_path = wildcard.endswith(".py") or ".py:" in wildcard
+        names = _targets_in_files(wildcard) if is_path else fitting
         if not names:
             raise UsageError(f"targets: no target fits {wildcard!r}; fuzz list tells all")
         for name in names:
@@ -71,10 +72,6 @@ def select_targets(patterns: Sequence[str]) -> list[str]:
     if not selected:
         raise UsageError("targets: the patterns leave no target")
     return list(selected)
-
-
-def _is_path(pattern: str) -> bool:
-    return pattern.endswith(".py") or ".py:" in pattern
 
 
 def _fits_pattern(name: str, pattern: str) -> bool:

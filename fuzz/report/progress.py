@@ -115,7 +115,9 @@ def summary(result: Result) -> Table:
     refused = f"{statistics.rejected} rejected" + f", {statistics.not_run} not run" * bool(statistics.not_run)
     table.add_row("cases", f"{statistics.cases} ({refused}) in {result.seconds:.1f} s, {rate:.0f}/s")
     table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
-    table.add_row("largest error", describe_largest_error(statistics.worst))
+    # Rounding once, to half precision, reaches the bound.
+    near = " (correct rounding to half precision comes to 1)" * (statistics.worst >= CLOSE)
+    table.add_row("largest error", f"{statistics.worst:.2f} of the bound where cases agree{near}")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
     if parts := cut_off_parts(result):
@@ -133,12 +135,6 @@ def summary(result: Result) -> Table:
     for accepted in result.invalid_inputs.accepted:
         table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
     return table
-
-
-def describe_largest_error(ratio: float) -> str:
-    """The largest error over bound of what agrees, in words: rounding once, to half precision, reaches the bound."""
-    text = f"{ratio:.2f} of the bound where cases agree"
-    return text + " (correct rounding to half precision comes to 1)" * (ratio >= CLOSE)
 
 
 def bug_row(label: str, bug: Bug) -> tuple[str, str]:

@@ -81,7 +81,9 @@ def format_heading(plan: SweepPlan) -> str:
 
 def format_table(plan: SweepPlan, counts: SweepCounts) -> str:
     """The whole table."""
-    rest = *format_over(counts), *format_signs(counts), *format_rest(plan, counts)
+    total = max(int(counts.values.sum()), 1)
+    over = (f"{limit}: {int(n):,} ({n / total:.2%})" for limit, n in zip(OVER, counts.over, strict=True))
+    rest = f"over so many ULP   {'   '.join(over)}", *format_signs(counts), *format_rest(plan, counts)
     return "\n".join([format_heading(plan), "", *format_rows(counts), "", *rest])
 
 
@@ -98,12 +100,6 @@ def format_number(value: float) -> str:
     if value == 0 or 0.01 <= value < 1e5:
         return f"{value:,.2f}"
     return f"{value:.2g}"
-
-
-def format_over(counts: SweepCounts) -> Iterator[str]:
-    total = max(int(counts.values.sum()), 1)
-    parts = [f"{limit}: {int(n):,} ({n / total:.2%})" for limit, n in zip(OVER, counts.over, strict=True)]
-    yield "over so many ULP   " + "   ".join(parts)
 
 
 def format_signs(counts: SweepCounts) -> Iterator[str]:

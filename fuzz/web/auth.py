@@ -117,13 +117,16 @@ class AuthMiddleware:
             return refusal
         if headers.get("sec-fetch-site", "none") not in OWN_SITES and headers.get("sec-fetch-mode") != "navigate":
             return 403, "pages of other sites may link here, and nothing else"
-        if not content_length(headers) <= largest_body(path):
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= largest_body(path)):
             return 413, f"a body has at most {largest_body(path)} bytes"
         return None if method in SAFE_METHODS else check_origin(headers, form=path == LOGIN)
 
     def check_token(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
         """Why a request is refused for its token; wrong ones are counted."""
-        bearer, cookie = bearer_token(headers), cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        bearer = given.strip() if scheme.lower() == "bearer" else ""
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         if path == LOGIN and method in SAFE_METHODS:
             return None
         if (path == LOGIN or bearer or cookie) and (seconds := self.wrong_tokens.seconds_left(address)):
@@ -139,12 +142,6 @@ class AuthMiddleware:
 def client_address(scope: Scope) -> str:
     """The address that a request comes from, without its port."""
     return scope["client"][0] if scope.get("client") else ""
-
-
-def bearer_token(headers: Headers) -> str:
-    """The token of the Authorization header; empty where there is none."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def largest_body(path: str) -> int:
@@ -168,11 +165,6 @@ def limit_body(receive: Receive, largest: int) -> Receive:
         return message if left >= 0 else {"type": "http.disconnect"}
 
     return receive_limited
-
-
-def content_length(headers: Headers) -> float:
-    text = headers.get("content-length", "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else float("inf")
 
 
 def check_origin(headers: Headers, *, form: bool) -> Refusal | None:

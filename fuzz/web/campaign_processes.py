@@ -9,10 +9,11 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -115,7 +116,8 @@ class CampaignProcesses:
     def configs(self) -> dict[str, ConfigFile]:
         """Every campaign file by its key; of two with one key the first folder's. A file is parsed when it changes."""
         files: dict[str, ConfigFile] = {}
-        for path in list_config_files(self.folders):
+        folders = ([folder] if folder.is_file() else sorted(folder.glob("[!.]*.yaml")) for folder in self.folders)
+        for path in chain.from_iterable(folders):
             with suppress(OSError, UnicodeDecodeError):
                 status = path.stat()
                 config = read_config_file(path, self.store, status.st_mtime_ns, status.st_size)
@@ -192,14 +194,6 @@ def store_location(url: str) -> str:
     """What identifies a store: of a file its whole path, else the URL without its password."""
     parsed = parse_url(url)
     return str(Path(parsed.database or "").absolute()) if parsed.get_backend_name() == "sqlite" else display_url(parsed)
-
-
-def list_config_files(folders: Iterable[Path]) -> Iterable[Path]:
-    for folder in folders:
-        if folder.is_file():
-            yield folder
-        else:
-            yield from sorted(path for path in folder.glob("*.yaml") if not path.name.startswith("."))
 
 
 def is_alive(campaign: Campaign) -> bool:

@@ -113,7 +113,8 @@ def run(settings: Settings, version: str, on_listening: Callable[[str], None]) -
     """Serves until Ctrl-C or SIGTERM. UsageError where it cannot listen or its store cannot be opened."""
     with bind(settings.host, settings.port) as listening:
         app = make_app(settings, version)
-        on_listening(format_address(settings.host, listening.getsockname()[1]))
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        on_listening(f"http://{host}:{listening.getsockname()[1]}/")
         with suppress(KeyboardInterrupt):
             make_server(app).run(sockets=[listening])
     return 0
@@ -140,7 +141,3 @@ def bind(host: str, port: int) -> socket.socket:
             bound.close()
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from None
     return bound
-
-
-def format_address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -215,7 +215,7 @@ def test_every_oracle_has_a_mistake_that_only_it_sees() -> None:
 def test_every_oracle_is_described_titled_and_examines_its_share_of_cases(oracle: Oracle) -> None:
     assert oracle.spec in oracle_specs.ORACLES and oracle.spec.symptoms
     assert type(oracle).__module__ == f"fuzz.oracles.{oracle.name}"
-    assert sarif.title(oracle.name) == oracle.spec.title != ""
+    assert sarif.rule(oracle.name)["shortDescription"]["text"] == oracle.spec.title != ""
     for replicas in (1, 8):
         asked = [oracle.name in oracle_specs.sample_oracles(index, replicas) for index in range(4800)]
         share = oracle.spec.share[replicas > 1] if oracle.spec.share else 0

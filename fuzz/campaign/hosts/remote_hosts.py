@@ -65,7 +65,7 @@ class RemoteHosts(Hosts):
     _refused: deque[tuple[int, HostEvent]] = field(init=False, default_factory=deque)
 
     def __post_init__(self) -> None:
-        self._locks = LockQueue(self._grant_lock)
+        self._locks = LockQueue(lambda host, lock, folder: self.write(host, Files(_entry_texts(folder), lock)))
 
     def close(self) -> None:
         for number in list(self._requests):
@@ -129,9 +129,6 @@ class RemoteHosts(Hosts):
                 self._locks.request(number, lock, _entry_folder(request))
             case protocol.LockRelease():
                 self._locks.release(number)
-
-    def _grant_lock(self, number: int, lock: int, folder: Path) -> None:
-        self.write(number, Files(_entry_texts(folder), lock))
 
     def forget(self, number: int) -> None:
         """Lets go of the locks and the journal's file of a host that has ended."""

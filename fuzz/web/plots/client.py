@@ -48,9 +48,8 @@ class PlotCache:
     """
 
     config: PlotConfig
-    results: OrderedDict[Key, PlotResult] = field(default_factory=OrderedDict)
-    failures: dict[Key, tuple[int, float]] = field(default_factory=dict)
-    """Key -> (how often it failed in a row, when it runs again)."""
+    results: OrderedDict[Key, tuple[PlotResult, int, float]] = field(default_factory=OrderedDict)
+    """Key -> (its result, how often it failed in a row, when it runs again)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def plot(self, indexed: IndexedEntry) -> tuple[PlotResult, float]:
@@ -70,11 +69,12 @@ class PlotCache:
 
     def _kept(self, key: Key) -> tuple[PlotResult, float] | None:
         """What is known of an entry, unless it is to run now."""
-        result = self.results.get(key)
-        left = self.failures.get(key, (0, 0.0))[1] - time.monotonic()
-        if result is None or result.failed and left <= 0:
+        kept = self.results.get(key)
+        if kept is None:
             return None
-        return result, left if result.failed else 0.0
+        result, _, again = kept
+        left = again - time.monotonic() if result.failed else 0.0
+        return None if result.failed and left <= 0 else (result, left)
 
     def _run(self, key: Key, indexed: IndexedEntry) -> tuple[PlotResult, float]:
         entry, error = indexed.read()
@@ -85,11 +85,9 @@ class PlotCache:
             (result,) = run_plots([request], self.config)
         except (UsageError, InternalError) as failure:
             result = PlotResult(why=f"nothing to draw: {one_line(failure)[-300:]}", failed=True)
-        self.results[key], pause = result, 0.0
-        times = self.failures.pop(key, (0, 0.0))[0]
-        if result.failed:
-            pause = min(FIRST_PAUSE * 2**times, LONGEST_PAUSE)
-            self.failures[key] = times + 1, time.monotonic() + pause
+        times = self.results[key][1] if key in self.results else 0
+        pause = min(FIRST_PAUSE * 2**times, LONGEST_PAUSE) if result.failed else 0.0
+        self.results[key] = result, times + 1 if result.failed else 0, time.monotonic() + pause
         while len(self.results) > CAPACITY:
-            self.failures.pop(self.results.popitem(last=False)[0], None)
+            self.results.popitem(last=False)
         return result, pause

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -62,19 +61,12 @@ def locate_target(config: PlotConfig, request: PlotRequest) -> str:
     name = request.entry.case.target
     if config.search_parents or config.target_file:
         return loader.find_target(name, request.path, config.target_file)[0]
-    try:
-        return find_in_folders(name, config.target_folders)
-    except TargetError as error:
-        raise TargetError(f"{one_line(error)}; fuzz serve --targets DIR names more folders") from None
-
-
-def find_in_folders(name: str, folders: Iterable[Path]) -> str:
-    """The built-in target of that name, else the first of the files in the folders that declares it."""
     if name in {path.stem for path in loader.built_in_files()} or name.partition("_")[0] in loader.LIBRARIES:
         return name
-    for path in sorted(path for folder in folders for path in loader.files_that_declare(name, folder)):
+    for path in sorted(path for folder in config.target_folders for path in loader.files_that_declare(name, folder)):
         return f"{path}:{name}"
-    raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
+    more = "fuzz serve --targets DIR names more folders"
+    raise TargetError(f"target {name!r} is neither built in nor in a configured folder; {more}")
 
 
 @dataclass(frozen=True)
@@ -129,7 +121,9 @@ class PlotWorker:
 
     def curve(self, entry: Entry, output: str) -> ErrorCurve:
         """The kernel at values around the finding's, the other arguments as they are there. UsageError where none."""
-        call, index = entry.case.last, first_wrong(entry)
+        call, elements = entry.case.last, entry.finding.elements if entry.finding else ()
+        # Those of the first element that the finding shows, of the first one of all where it shows none.
+        index = elements[0].index[0] if elements and elements[0].index else 0
         (swept,) = choose_arguments(self.target, "", False)
         elementwise_dim(self.target)
         dtype = call.arguments[swept].dtype
@@ -178,12 +172,6 @@ def choose_elements(wrong: np.ndarray) -> np.ndarray:
 
 def floats(values: np.ndarray) -> tuple[float, ...]:
     return tuple(map(float, values))
-
-
-def first_wrong(entry: Entry) -> int:
-    """The index of the first element that the finding shows; 0 where it shows none."""
-    elements = entry.finding.elements if entry.finding else ()
-    return elements[0].index[0] if elements and elements[0].index else 0
 
 
 def element(entry: Entry, name: str, index: int) -> float:

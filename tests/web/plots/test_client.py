@@ -47,7 +47,7 @@ def test_what_failed_runs_again_after_growing_pauses(indexed: IndexedEntry, monk
         pauses.append(pause)
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE] and pauses[-1] == LONGEST_PAUSE
     assert [cache.plot(indexed) for _ in range(3)] == [(DRAWN, 0.0)] * 3 and runs == [11]
-    assert not cache.failures
+    assert [failures for _, failures, _ in cache.results.values()] == [0]
 
 
 def test_who_waits_too_long_for_others_is_asked_to_come_again(
