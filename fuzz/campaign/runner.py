@@ -50,7 +50,7 @@ def _run(
 ) -> tuple[CampaignState, str]:
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
-    campaign = _resume(store, config, clock, say) if resume else _create(store, config, clock)
+    campaign = _open(store, config, clock, say, resume=resume)
     jobs = create_jobs(config, campaign.id)
     state = CampaignState(store, Recorder(store, clock, say), clock, campaign, jobs, say)
     state.load()
@@ -77,28 +77,22 @@ def _run(
     return state, outcome
 
 
-def _create(store: Store, config: CampaignConfig, clock: Clock) -> Campaign:
-    host, corpus_folder = socket.gethostname(), str(Path(config.corpus).absolute())
-    campaign = store.create_campaign(
-        config.name, config.model_dump_json(), corpus_folder, clock.wall(), host, os.getpid()
-    )
+def _open(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resume: bool) -> Campaign:
+    """A new campaign, or the last one of this name as it goes on: as it is where it has finished."""
+    text, corpus_folder, host = config.model_dump_json(), str(Path(config.corpus).absolute()), socket.gethostname()
+    last = next(iter(store.campaigns(name=config.name)), None) if resume else None
+    if last is not None:
+        if last.state == "finished" and last.config == text:
+            return last
+        return replace(last, state="running", corpus=corpus_folder, config=text, host=host, pid=os.getpid())
+    if resume:
+        say(f"there is no campaign {config.name!r} to resume; it begins")
+    campaign = store.create_campaign(config.name, text, corpus_folder, clock.wall(), host, os.getpid())
     # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
     folder = Path(config.folder).absolute() / f"{config.name}-{campaign.id}-{secrets.token_hex(3)}"
     campaign = replace(campaign, folder=str(folder))
     store.save(campaign)
     return campaign
-
-
-def _resume(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
-    earlier = store.campaigns(name=config.name)
-    if not earlier:
-        say(f"there is no campaign {config.name!r} to resume; it begins")
-        return _create(store, config, clock)
-    last, text = earlier[0], config.model_dump_json()
-    if last.state == "finished" and last.config == text:
-        return last
-    corpus_folder, host = str(Path(config.corpus).absolute()), socket.gethostname()
-    return replace(last, state="running", corpus=corpus_folder, config=text, host=host, pid=os.getpid())
 
 
 @contextmanager

@@ -75,23 +75,18 @@ class WrongTokens:
     """Address -> (when its first wrong token came, how many have come since)."""
 
     def add(self, address: str) -> None:
-        began, count = self._count(address)
+        now = time.monotonic()
+        if address in self.counts and now - self.counts[address][0] >= WINDOW:
+            del self.counts[address]
+        began, count = self.counts.get(address, (now, 0))
         self.counts[address] = began, count + 1
         while len(self.counts) > MAX_CLIENTS:
             self.counts.popitem(last=False)
 
     def seconds_left(self, address: str) -> float:
         """Seconds for which no token of this client is looked at; 0 where the next one is."""
-        began, count = self._count(address)
+        began, count = self.counts.get(address, (0.0, 0))
         return max(began + WINDOW - time.monotonic(), 0.0) if count >= MAX_WRONG else 0.0
-
-    def _count(self, address: str) -> tuple[float, int]:
-        now = time.monotonic()
-        began, count = self.counts.get(address, (now, 0))
-        if now - began < WINDOW:
-            return began, count
-        self.counts.pop(address, None)
-        return now, 0
 
 
 class AuthMiddleware:
