@@ -35,7 +35,14 @@ from fuzz.oracles.comparison.elements import (
     shared_patterns,
     symptoms_by_cause,
 )
-from fuzz.oracles.comparison.expected import BEFORE_THOROUGH, STAGES, check_alike, check_shapes, evaluate_reference
+from fuzz.oracles.comparison.expected import (
+    BEFORE_THOROUGH,
+    FIRST_THOROUGH,
+    STAGES,
+    check_alike,
+    check_shapes,
+    evaluate_reference,
+)
 from fuzz.oracles.comparison.long_sums import find_wrong_together, may_be_wrong_together
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.diagnosis import diagnose, make_context
@@ -47,7 +54,10 @@ from fuzz.target.spec import Target
 from fuzz.worker.protocol import CompareEager
 
 NARROW, NARROW_LARGE = 64.0, 4.0
-"""Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
+"""Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it.
+
+Nor is a stage of few members worth it beyond the former.
+"""
 FEW = 8
 """Elements that may each lie beside an edge where a derivative jumps: the last stage finds its other side as well."""
 EXACT_SECONDS, EXACT_ELEMENTS = 2.0, 1 << 10
@@ -108,6 +118,8 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     outputs = exam.returned.calls[index].outputs
     expected = None
     for stage in range(len(STAGES)):
+        if stage == FIRST_THOROUGH and worst > NARROW:
+            continue
         if stage == LAST and worst > narrow and wrong > FEW:
             break
         expected = evaluate_reference(exam, index, stage)

@@ -31,12 +31,17 @@ from fuzz.reference.envelope import (
 from fuzz.target.spec import Target
 from fuzz.worker.profile import measured
 
-STAGES = (2, 8, 20, 80)
+STAGES = (2, 8, 11, 20, 80)
 """Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
 BEFORE_THOROUGH = 1
 """The last stage whose bounds hold no walks of long sums."""
+FIRST_THOROUGH = BEFORE_THOROUGH + 1
+"""From this stage on members also evaluate what can only widen the envelope: walks, range, and the error of float64.
+
+Walks are what most cases need that come this far, and few members have them.
+"""
 THOROUGH = 20
-"""Members from which a stage also evaluates what can only widen the envelope: range, and the error of float64."""
+"""Members of the stage whose bounds oracles take that ask for one stage only."""
 Inputs = dict[str, torch.Tensor | Scalar]
 
 
@@ -114,8 +119,9 @@ def evaluate_stacked_reference(
 def stage_options(stage: int, before: int | None) -> dict[str, Any]:
     """How `evaluate` is to evaluate the members of a stage that the stage `before` it, if any, did not."""
     members, after = STAGES[stage], 0 if before is None else STAGES[before]
-    thorough = members >= THOROUGH
-    return dict(members=members, after=after, uncertainty=thorough and after < THOROUGH, check_range=thorough)
+    thorough = stage >= FIRST_THOROUGH
+    measured = before is not None and before >= FIRST_THOROUGH
+    return dict(members=members, after=after, uncertainty=thorough and not measured, check_range=thorough)
 
 
 @measured("reference")

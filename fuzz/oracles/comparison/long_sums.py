@@ -17,6 +17,7 @@ from fuzz.oracles.comparison.elements import SYMPTOMS, ElementComparison, compar
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
     STAGES,
+    THOROUGH,
     ExpectedOutputs,
     evaluate_member_errors,
     evaluate_order_errors,
@@ -80,7 +81,7 @@ def find_wrong_together(
         return {}
     found: dict[str, WrongOutput] = {}
     # Bounds of few members are narrower and cheap: they say first where there is nothing to find.
-    for stage in range(BEFORE_THOROUGH, len(STAGES)):
+    for stage in (BEFORE_THOROUGH, *range(STAGES.index(THOROUGH), len(STAGES))):
         evaluate = evaluate_reference if stage == BEFORE_THOROUGH else evaluate_without_walks
         found = find_by_stage(exam, index, outputs, evaluate(exam, index, stage), stage, exact)
         if not found:

@@ -71,10 +71,11 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
             else:
                 exam.screened[index] = reference
                 cleared.append(exam)
-        if stage == BEFORE_THOROUGH and wrong:
-            together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
         if not wrong:
             break
+        together = {place for place, row in enumerate(wrong) if row in together}
+        if stage == BEFORE_THOROUGH:
+            together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
         pending, rows = [pending[row] for row in wrong], torch.tensor(wrong)
         expected = {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
     return cleared

@@ -140,7 +140,7 @@ class NoisePool:
         return noise * self._unit if self._kind == "relative" else 1.0 + self._factor * self._unit * noise
 
 
-_cached_pool = lru_cache(maxsize=24)(NoisePool)
+_cached_pool = lru_cache(maxsize=40)(NoisePool)
 
 
 @dataclass

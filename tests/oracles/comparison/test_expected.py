@@ -9,8 +9,9 @@ import torch
 
 from fuzz.backends import backend
 from fuzz.backends.execute import run
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison import expected
-from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
+from fuzz.oracles.comparison.expected import BEFORE_THOROUGH, FIRST_THOROUGH, STAGES, THOROUGH, evaluate_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
@@ -38,6 +39,18 @@ def test_later_stages_add_members_to_those_that_are_known(monkeypatch: pytest.Mo
     evaluate_reference(replace(exam), 0, 2)
     evaluate_reference(exam, 0, 2, replace(exam.precision, u=0.0))
     assert evaluated[2:] == [(0, STAGES[2])] * 2
+
+
+def test_a_case_far_beyond_its_bounds_is_not_compared_with_the_few_thorough_members() -> None:
+    exam = examination()
+
+    def doubled(*given: torch.Tensor, **more: object) -> dict[str, torch.Tensor]:
+        return {name: 2 * output for name, output in exam.target.launcher(*given, **more).items()}
+
+    wrong = replace(exam, launcher=doubled, outcome=run(exam.target, doubled, exam.case.calls, exam.backend))
+    assert AccuracyOracle().check_case(wrong)
+    assert set(wrong.expected[0]) >= {*range(BEFORE_THOROUGH + 1), STAGES.index(THOROUGH)}
+    assert FIRST_THOROUGH not in wrong.expected[0]
 
 
 def test_bounds_only_grow_from_stage_to_stage() -> None:
