@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from services import Postgres, postgres
 
 from fuzz.cli import NEW_OBJECTS
@@ -34,6 +35,9 @@ LONGEST = (
 """The files that take longest as a whole. They run first: at the end, one of them would keep a single worker busy."""
 
 
+# How fast a machine draws examples is no property of what they test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 # As in the command: after 700 objects, as Python does it by itself, imports and tests take longer.
 gc.set_threshold(NEW_OBJECTS)
 
