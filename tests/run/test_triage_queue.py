@@ -29,9 +29,7 @@ class Recorder:
         if is_open:
             self.gate.set()
 
-    def handle(
-        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]
-    ) -> Sequence[Finding]:
+    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> Sequence[Finding]:
         assert self.gate.wait(PATIENCE)
         self.threads.add(threading.get_ident())
         self.handled.append(index)
