@@ -86,7 +86,10 @@ def summary_lines(judgements: Sequence[Document]) -> Iterator[str]:
     yield ""
     others = [one for one in ordered if name_of(one) in flagged - REPORTED]
     yield f"Flagged beside issue 12: {len(others)}."
-    yield from (f"- {name_of(one)}: {finding_text(found)}" for one in others for found in counting(one))
+    for one in others:
+        # Where the programs lie is of no interest to a reader of the document.
+        folder = f"{Path(one['solution']).parent}/"
+        yield from (f"- {name_of(one)}: {finding_text(found).replace(folder, '')}" for found in counting(one))
 
 
 def missing_module(reason: str) -> str:

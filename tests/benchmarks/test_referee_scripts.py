@@ -8,7 +8,8 @@ from benchmarks.referee_scripts import list_programs, missing_module, summary_li
 
 
 def judgement(name: str, verdict: str, reason: str = "", **finding: str) -> dict[str, object]:
-    findings = [{"oracle": "bounds", "symptom": "race", "message": "here", **finding}] if finding else []
+    message = f"here at folder/{name}.py:3"
+    findings = [{"oracle": "bounds", "symptom": "race", "message": message, **finding}] if finding else []
     return {"solution": f"folder/{name}.py", "verdict": verdict, "reason": reason, "seconds": 2.0, "findings": findings}
 
 
@@ -29,7 +30,7 @@ def test_the_summary_names_what_is_missed_and_what_is_flagged_beside() -> None:
     assert "Issue 12: 1 of 2 flagged, not apply_penalty." in text
     assert "UNSUPPORTED: 2, of which 1 import what is not there." in text
     assert "- old: triton.ops" in text and "- hangs: the program did not return" in text
-    assert "Flagged beside issue 12: 1.\n- other: medium bounds/race: here" in text
+    assert "Flagged beside issue 12: 1.\n- other: medium bounds/race: here at other.py:3" in text
 
 
 def test_a_name_that_a_module_no_longer_has_is_missing() -> None:
