@@ -333,7 +333,6 @@ def test_pointers_from_memory_are_checked():
 HELPERS = """
 import triton
 import triton.language as tl
-from bit_values import TRITON
 
 @triton.jit
 def read(x, i):
@@ -343,7 +342,6 @@ CALLER = """
 import torch
 import triton
 import triton.language as tl
-from bit_values import TRITON
 import {package}.parts as parts
 from {package}.other.helpers import read
 
