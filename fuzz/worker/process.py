@@ -359,10 +359,10 @@ def fork_server(*modules: str) -> None:
 
 def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> None:
     """Starts the server with `run` in place of the function that starts a new Python."""
-    # It is started by the function that is replaced below, and not meant.
-    resource_tracker.ensure_running()
     processes: Any = util
     with STARTS, environment(SAFE_PATH):
+        # It is started by the function that is replaced below, and not meant.
+        resource_tracker.ensure_running()
         processes.spawnv_passfds = run
         try:
             forkserver.ensure_running()
