@@ -88,6 +88,8 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
     assert bool(signs) == bool(bug)
 
 
+# Loading a target of fla-core disables it for the whole process.
+@torch._dynamo.config.patch(disable=False)
 def test_screens_compile_whole_and_once() -> None:
     """A GPU's compiler gets each as one graph, the same for every part; its answers are those of plain torch."""
     plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
