@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,25 +136,34 @@ def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:
     assert sum("every case was refused" in line for line in lines) < 15
 
 
-def test_what_a_slice_leaves_in_question_runs_first_in_the_next_one_and_has_a_whole_slice(
-    case: Case, tmp_path: Path
-) -> None:
-    hosts = SimulatedHosts(ManualClock())
-    requests: list[Slice] = []
+def hosts_that_leave(
+    cases: Sequence[Case], clears: Callable[[Sequence[Slice]], bool]
+) -> tuple[SimulatedHosts, list[Slice]]:
+    """Hosts whose slices leave cases in question until `clears` says of the requests so far that they clear them, and
+    the requests."""
+    hosts, requests = SimulatedHosts(ManualClock()), list[Slice]()
     simulated = hosts.send
 
     def send(number: int, request: Request) -> None:
         assert isinstance(request, Slice)
         requests.append(request)
-        if request.suspects:
+        if clears(requests):
             hosts.events += [(number, SuspectCleared(path)) for path in request.suspects]
         else:
             journal = Journal(Path(request.journal))
-            journal.start_group(ReplicaGroup(case, ((),), 0))
+            for index, case in enumerate(cases):
+                journal.start_group(ReplicaGroup(case, ((),), index))
             journal.release()
         simulated(number, request)
 
     hosts.send = send  # type: ignore[method-assign]
+    return hosts, requests
+
+
+def test_what_a_slice_leaves_in_question_runs_first_in_the_next_one_and_has_a_whole_slice(
+    case: Case, tmp_path: Path
+) -> None:
+    hosts, requests = hosts_that_leave([case], lambda requests: bool(requests[-1].suspects))
     simulate(tmp_path, hosts, budget={"time": "60s"}, slice="60s")
     assert [len(request.suspects) for request in requests[:2]] == [0, 1]
     assert (len(requests), requests[1].seconds, requests[1].cases) == (2, 120.0, 1)
@@ -164,23 +173,7 @@ def test_what_slices_that_end_in_order_leave_in_question_runs_together_without_f
     two_cases: tuple[Case, Case], tmp_path: Path
 ) -> None:
     """Nothing died beside them: a job that is far from done with them would keep all others from running otherwise."""
-    hosts = SimulatedHosts(ManualClock())
-    requests: list[Slice] = []
-    simulated = hosts.send
-
-    def send(number: int, request: Request) -> None:
-        assert isinstance(request, Slice)
-        requests.append(request)
-        if len(requests) >= 5:
-            hosts.events += [(number, SuspectCleared(path)) for path in request.suspects]
-        else:
-            journal = Journal(Path(request.journal))
-            for index, case in enumerate(two_cases):
-                journal.start_group(ReplicaGroup(case, ((),), index))
-            journal.release()
-        simulated(number, request)
-
-    hosts.send = send  # type: ignore[method-assign]
+    hosts, requests = hosts_that_leave(two_cases, lambda requests: len(requests) >= 5)
     simulate(tmp_path, hosts, budget={"cases": 1000}, slice="60s")
     assert [len(request.suspects) for request in requests[:6]] == [0, 2, 2, 2, 2, 0]
     assert [request.cases for request in requests[1:5]] == [2] * 4
