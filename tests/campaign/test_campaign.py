@@ -150,6 +150,7 @@ def check_that_a_fix_is_reported(folder: Path) -> None:
     assert "fixed: " in stderr and "--why" in stderr
     (row,) = result["targets"]
     assert [row[key] for key in ("new", "known", "fixed")] == [0, 0, 1]
+    assert (folder / "notified").exists(), stderr
     notified = json.loads((folder / "notified").read_text())
     assert (notified["event"], notified["new"], notified["known"]) == ("finished", 0, 0)
     (path,) = folder.glob("corpus/wrong/*.yaml")
