@@ -61,7 +61,7 @@ def run_forked(
 def command(release: Path, module: str, arguments: Sequence[str], cpus: Sequence[int], *files: Path) -> None:
     """The program of a process: runs a module with arguments, its output and errors in two files."""
     os.setsid()
-    assert STAND_INS in sys.modules, "the server has not imported what it was told to"
+    assert STAND_INS in sys.modules, "the server has not imported the stand-ins"
     if cpus:
         os.sched_setaffinity(0, cpus)
     for descriptor, file in enumerate(files, 1):

@@ -61,8 +61,8 @@ def comes_first(one: Finding, other: Finding, target: Target, case: Case) -> boo
     contexts = list(graph_contexts(target, case))
 
     def places(finding: Finding) -> list[int]:
-        told = [place for place, context in enumerate(contexts) if finding.message.endswith(context.circumstance)]
-        return told or [place for place, context in enumerate(contexts) if context.symptom == finding.symptom]
+        named = [place for place, context in enumerate(contexts) if finding.message.endswith(context.circumstance)]
+        return named or [place for place, context in enumerate(contexts) if context.symptom == finding.symptom]
 
     return min(places(one), default=-1) < max(places(other), default=-1)
 
