@@ -67,7 +67,8 @@ def run_campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
     """(exit code, JSON, standard error) of the command, which starts hosts of its own."""
     with chdir(folder):
         done = fuzz("campaign", "c.yaml", "--json", *arguments)
-    join_threads()
+        # A command that notifies starts in the folder where the process is by then.
+        join_threads()
     return done.code, done.json if done.out else None, done.err
 
 
