@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fuzz.errors import TargetError, Unadjudicated, UsageError, one_line
 from fuzz.model.dtypes import DType
-from fuzz.reference.envelope import Expected, Precision, evaluate
+from fuzz.reference.envelope import Expected, Precision, evaluate, float64_defaults
 from fuzz.sweep.fork_pool import ForkPool
 from fuzz.sweep.ulps import rounded
 from fuzz.target.spec import Target
@@ -27,6 +27,10 @@ from fuzz.target.spec import Target
 CERTAIN = 64.0
 """How many times its measured uncertainty, the maximum over four members, float64 must be away from a boundary."""
 UNIT = 2.0**-53
+POINTS, RELATIVE = 8, 2.0**-40
+"""Values of a block at which its uncertainty is measured, and the least share of a value that is taken for that."""
+MANY = 1 << 13
+"""Values in doubt of several blocks from which on they stay undecided."""
 CHUNK, POOL_CHUNK = 128, 16
 """Values that arbitrary precision decides together, in this process and where a pool shares them out."""
 SECONDS = 10.0
@@ -42,7 +46,7 @@ Numbers = dict[str, list[float]]
 class CorrectRounding:
     """The correctly rounded values of one output. `seconds_spent` is what arbitrary precision has taken so far.
 
-    `pool` computes `exact`, if there is one.
+    `pool` computes `exact`, if there is one. Of `pairs` the second argument takes every value in each block.
     """
 
     target: Target
@@ -51,26 +55,52 @@ class CorrectRounding:
     options: Mapping[str, Any] = field(default_factory=dict)
     seconds_spent: float = 0.0
     pool: ForkPool | None = None
+    pairs: bool = False
 
-    def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
+    def rounded(self, inputs: Inputs, kind: DType, block: int = 0) -> tuple[Tensor, Tensor, int]:
         """(low, high, decided_count): float64 values of the output's format between which the correctly rounded one is.
 
-        They are equal where it is known. `decided_count` counts those that arbitrary precision decided.
+        They are equal where it is known. `decided_count` counts those that arbitrary precision decided. The uncertainty
+        is measured at every value, or at some of each block of so many; then too many in doubt stay undecided.
         """
-        low, high, doubtful = self.bounds(inputs, kind)
-        indices = doubtful.nonzero().reshape(-1)
+        value, margin = self._measure_blocks(inputs, block) if block else self._measure(inputs)
+        finite = torch.stack([torch.isfinite(values) for values in inputs.values()]).all(0)
+        margin = torch.where(finite, margin, 0.0)
+        low, high = rounded(value - margin, kind), rounded(value + margin, kind)
+        indices = (finite & ~(low == high)).nonzero().reshape(-1)
+        if block and len(indices) > MANY:
+            return low, high, 0
         exact = self._exact({name: values[indices].tolist() for name, values in inputs.items()}, len(indices))
         decided = indices[: len(exact)]
         low[decided] = high[decided] = rounded(torch.tensor(exact, dtype=torch.float64, device=low.device), kind)
         return low, high, len(exact)
 
-    def bounds(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
-        """(low, high, doubtful): the same by float64 alone, and where that does not decide."""
+    def _measure(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """(value, what it is certain within) by float64 alone."""
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
         # All four members may happen to round to the value itself, which is one rounding off nevertheless.
-        uncertainty = expected.uncertainty + UNIT * expected.value.abs()
-        return rounded_bounds(inputs, expected.value, CERTAIN * uncertainty, kind)
+        return expected.value, CERTAIN * (expected.uncertainty + UNIT * expected.value.abs())
+
+    def _measure_blocks(self, inputs: Inputs, block: int) -> tuple[Tensor, Tensor]:
+        """The same from the largest share of a value that is uncertain at some points of each block.
+
+        Where values change little in a block, the largest amount holds too, even where they cross 0: but for pairs, of
+        which the second argument takes every value in each block.
+        """
+        points = {name: values[block // POINTS // 2 :: block // POINTS] for name, values in inputs.items()}
+        at_points, margin = self._measure(points)
+        margin = margin.nan_to_num(0.0, 0.0, 0.0)
+        share = torch.where(at_points != 0, margin / at_points.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
+        share, least = (each.view(-1, POINTS).amax(1, keepdim=True) for each in (share, margin))
+        assert self.target.reference is not None
+        with float64_defaults():
+            copies = {name: values.clone() for name, values in inputs.items()}
+            value = self.target.reference(**copies, **self.options)[self.output]
+        sizes = value.abs().view(-1, block)
+        if self.pairs:
+            return value, (share.clamp(min=RELATIVE) * sizes).view(-1)
+        return value, torch.maximum(RELATIVE * sizes, least).view(-1)
 
     def _exact(self, numbers: Numbers, count: int) -> list[float]:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""
@@ -127,17 +157,6 @@ def evaluate_reference(
         raise
     except Exception as error:
         raise TargetError(f"target {target.name!r}: its reference fails: {one_line(error)}") from error
-
-
-def rounded_bounds(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
-    """(low, high, doubtful) from a float64 value and what it is certain within, which counts at finite inputs."""
-    finite = torch.ones_like(value, dtype=torch.bool)
-    for values in inputs.values():
-        finite &= torch.isfinite(values)
-    nearest = rounded(value, kind)
-    low = torch.where(finite, rounded(value - margin, kind), nearest)
-    high = torch.where(finite, rounded(value + margin, kind), nearest)
-    return low, high, finite & ~(low == high)
 
 
 def odd_double(x: Any) -> float:

@@ -17,8 +17,6 @@ from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, REGIONS, SweepCounts
 from fuzz.sweep.ulps import ordinals, ulps
 
-TABLE = ("values", "ulp_sum", "ulp_max", "ordinal_sum", "ordinal_max")
-
 
 @dataclass
 class ComparedValues:
@@ -29,6 +27,11 @@ class ComparedValues:
     low: Tensor
     high: Tensor
     kind: DType
+
+    def select(self, indices: Tensor) -> ComparedValues:
+        """Some of them."""
+        inputs = {name: values[indices] for name, values in self.inputs.items()}
+        return ComparedValues(inputs, self.output[indices], self.low[indices], self.high[indices], self.kind)
 
     @cached_property
     def got(self) -> Tensor:
@@ -43,55 +46,42 @@ class ComparedValues:
 
 def find_regions(x: Tensor, smallest_normal: float) -> Tensor:
     """The region of each finite value (float64), int32."""
-    region = torch.zeros(x.shape, dtype=torch.int32, device=x.device)
-    for bound in BOUNDS:
-        region = region + (x >= bound).to(torch.int32)
+    region = torch.bucketize(x, torch.tensor(BOUNDS, dtype=x.dtype, device=x.device), right=True, out_int32=True)
     return torch.where((x.abs() < smallest_normal) & (x != 0), len(REGIONS) - 1, region)
 
 
 def count_values(kernel: SweptKernel, compared: ComparedValues) -> tuple[SweepCounts, Tensor, Tensor]:
-    """(counts, error, wrong): error in units in the last place, NaN where it is not usual; where the sign is wrong."""
-    kind, flushed = compared.kind, flushed_below(kernel.rounding.precision, compared.kind)
-    masks, error, steps = classify(compared.inputs, compared.output, compared.want, kind, flushed)
-    usual = masks.pop("usual")
-    masks["undecided"] = ~masks["nan"] & ~masks["infinite"] & (compared.low != compared.high)
-    regions = find_regions(compared.inputs[kernel.plan.swept[0]], kernel.plan.kind.smallest_normal)
-    over = torch.stack([(error > limit).sum() for limit in OVER]).double()
-    counts = parse_counts(torch.cat([_table(regions, usual, error, steps.double()), over]).cpu().numpy())
-    counts.count = len(compared.output)
-    counts.other = Counter(dict(zip(masks, torch.stack(list(masks.values())).sum(1).tolist(), strict=True)))
-    return counts, torch.where(usual, error, torch.nan), masks["sign"]
+    """(counts, error, wrong): error in units in the last place, and where the sign is wrong.
 
-
-def classify(
-    inputs: Inputs, output: Tensor, want: Tensor, kind: DType, flushed: float, doubt: Tensor | None = None
-) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """(masks by what is said of a value, error in units in the last place, error in steps of the order of values).
-
-    `want` is the correctly rounded result (float64). Errors are 0 where they are not usual. Results below `flushed`
-    may come as 0. Where `doubt` holds, nothing is said of finite inputs.
+    The error is infinite where the result is wrongly infinite or NaN, and NaN where nothing is said of it.
     """
-    nan, finite = torch.zeros_like(want, dtype=torch.bool), torch.ones_like(want, dtype=torch.bool)
-    for values in inputs.values():
-        nan, finite = nan | values.isnan(), finite & torch.isfinite(values)
-    infinite, got, judged = ~finite & ~nan, output.double(), finite if doubt is None else finite & ~doubt
+    kind, got, want = compared.kind, compared.got, compared.want
+    inputs = torch.stack(list(compared.inputs.values()))
+    nan, finite = inputs.isnan().any(0), torch.isfinite(inputs).all(0)
+    infinite = ~finite & ~nan
     differs = ~((got == want) | (got.isnan() & want.isnan()))
     known = torch.isfinite(got) & torch.isfinite(want)
-    lost = judged & (want.abs() < flushed) & (want != 0) & (got == 0)
+    lost = finite & (want.abs() < flushed_below(kernel.rounding.precision, kind)) & (want != 0) & (got == 0)
+    usual, wrong, nonfinite = finite & known & ~lost, finite & (got * want.sign() < 0), finite & differs & ~known
     masks = {
-        "usual": judged & known & ~lost,
-        "sign": judged & (got * want.sign() < 0),
+        "sign": wrong,
         "nan": nan,
         "nan_differs": nan & differs,
         "infinite": infinite,
         "infinite_differs": infinite & differs,
-        "nonfinite": judged & differs & ~known,
+        "nonfinite": nonfinite,
         "flushed": lost,
-        "inexact": judged & differs,
+        "inexact": finite & differs,
+        "undecided": finite & (compared.low != compared.high),
     }
-    error = torch.where(masks["usual"], ulps(got, want, kind), 0.0)
-    steps = torch.where(masks["usual"], (ordinals(output) - ordinals(want.to(output.dtype))).abs(), 0)
-    return masks, error, steps
+    error = torch.where(usual, ulps(got, want, kind), 0.0)
+    steps = torch.where(usual, (ordinals(compared.output) - ordinals(want.to(compared.output.dtype))).abs(), 0)
+    regions = find_regions(compared.inputs[kernel.plan.swept[0]], kernel.plan.kind.smallest_normal)
+    counts = count_regions(torch.where(usual, regions, len(REGIONS)), error, steps.double())
+    counts.count = len(got)
+    counts.over += torch.stack([(error > limit).sum() for limit in OVER]).cpu().numpy()
+    counts.other = Counter(dict(zip(masks, torch.stack(list(masks.values())).sum(1).tolist(), strict=True)))
+    return counts, torch.where(usual, error, torch.where(nonfinite, torch.inf, torch.nan)), wrong
 
 
 def flushed_below(precision: Precision, kind: DType) -> float:
@@ -99,22 +89,14 @@ def flushed_below(precision: Precision, kind: DType) -> float:
     return min(precision.eta, kind.smallest_normal) if precision.eta > kind.smallest_subnormal else 0.0
 
 
-def _table(regions: Tensor, usual: Tensor, error: Tensor, steps: Tensor) -> Tensor:
-    """Count, sum and maximum of the errors in units and in steps, by region: the columns of TABLE in a row."""
-    masks = [(regions == index) & usual for index in range(len(REGIONS))]
-    columns = [torch.stack([mask.sum().double() for mask in masks])]
-    for values in (error, steps):
-        chosen = torch.stack([torch.where(mask, values, 0.0) for mask in masks])
-        columns += [chosen.sum(1), chosen.amax(1)]
-    return torch.cat(columns)
-
-
-def parse_counts(row: Doubles) -> SweepCounts:
-    """Counts with the columns of TABLE, and those over the limits that follow them."""
-    size, counts = len(REGIONS), SweepCounts()
-    for index, name in enumerate(TABLE):
-        setattr(counts, name, row[index * size : (index + 1) * size].copy())
-    counts.over = row[len(TABLE) * size :][: len(OVER)].copy()
+def count_regions(regions: Tensor, error: Tensor, steps: Tensor) -> SweepCounts:
+    """Count, sum and maximum of the errors in units and in steps, by region; values beyond all regions are left out."""
+    counts = SweepCounts()
+    counts.values += torch.bincount(regions, minlength=len(REGIONS) + 1)[:-1].cpu().numpy()
+    for region in np.flatnonzero(counts.values).tolist():
+        error_here, steps_here = (torch.where(regions == region, each, 0.0) for each in (error, steps))
+        counts.ulp_sum[region], counts.ulp_max[region] = error_here.sum().item(), error_here.max().item()
+        counts.ordinal_sum[region], counts.ordinal_max[region] = steps_here.sum().item(), steps_here.max().item()
     return counts
 
 

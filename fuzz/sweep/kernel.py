@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import check_outputs
+from fuzz.backends.memory import TORCH_DTYPES
 from fuzz.errors import TargetError
-from fuzz.model.dtypes import Bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool, spare_processes
-from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.plan import PART, SweepPlan
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.protocol import WorkerConfig
 
@@ -38,7 +39,8 @@ class SweptKernel:
     @classmethod
     def of(cls, plan: SweepPlan, target: Target, launcher: Launcher, backend: Backend) -> SweptKernel:
         arithmetic = make_precision(BACKENDS[plan.backend].arithmetic, target.accumulate, target.dot)
-        return cls(plan, target, launcher, backend, CorrectRounding(target, plan.output, arithmetic, plan.options))
+        rounding = CorrectRounding(target, plan.output, arithmetic, plan.options, pairs=plan.pairs)
+        return cls(plan, target, launcher, backend, rounding)
 
     @classmethod
     def load(cls, plan: SweepPlan) -> SweptKernel:
@@ -52,26 +54,32 @@ class SweptKernel:
             kernel.rounding.pool = ForkPool(kernel.rounding.exact, spare_processes())
         return kernel
 
-    def make_tensors(self, bits: tuple[Bits, ...]) -> dict[str, Tensor]:
-        """Every tensor argument, in the order of the declaration."""
-        swept, tensors = dict(zip(self.plan.swept, bits, strict=True)), {}
-        for name in self.plan.order:
-            dtype, fixed = self.plan.fixed.get(name, (self.plan.dtype, 0))
+    def swept_values(self, request: int) -> list[Tensor]:
+        """The values of each swept argument in a request; those of a large plan are made on its device."""
+        plan, kind, device = self.plan, self.plan.kind, self.backend.device
+        if not plan.large:
+            return [from_bits(bits, kind, device) for bits in plan.bits(request)]
+        size, half = plan.together * PART, 1 << (kind.bits - 1)
+        flat = torch.arange(request * size, (request + 1) * size, device=device)
+        ranks = [flat >> kind.bits, flat & (2 * half - 1)] if plan.pairs else [flat]
+        # As `ranks.bits_at` has them, in signed integers.
+        bits = (torch.where(rank < half, -1 - rank, rank - half) for rank in ranks)
+        return [each.to(getattr(torch, f"int{kind.bits}")).view(TORCH_DTYPES[kind.name]) for each in bits]
+
+    def make_tensors(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Every tensor argument, in the order of the declaration, with these values of those that are swept."""
+        tensors = dict(zip(self.plan.swept, values, strict=True))
+        for name, (dtype, bits) in self.plan.fixed.items():
             kind = named_dtype(dtype)
-            given = swept[name] if name in swept else np.full(bits[0].size, fixed, dtype=kind.unsigned)
-            tensors[name] = from_bits(given, kind, self.backend.device)
-        return tensors
+            one = from_bits(np.array([bits], dtype=kind.unsigned), kind, self.backend.device)
+            tensors[name] = one.repeat(len(values[0]))
+        return {name: tensors[name] for name in self.plan.order}
 
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output that is looked at, finished. TargetError where it does not fit."""
-        output = self.launch(tensors)
-        self.backend.synchronize()
-        return output
-
-    def launch(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """The output while it may still be computed: an error of the kernel is raised where somebody waits for it."""
         with self.backend.uninstrumented():
             outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.options))
+        self.backend.synchronize()
         name = self.rounding.output = self.rounding.output or next(iter(outputs))
         if name not in outputs:
             raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")

@@ -1,9 +1,13 @@
-"""Measures one part of a sweep in a worker: the kernel on all its values, each against the correctly rounded one."""
+"""Measures parts of a sweep in a worker: the kernel on all their values, each against the correctly rounded one.
+
+A GPU computes many parts at once, and everything that is counted, where the kernel's results are.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,55 +15,58 @@ import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import UsageError, one_line
-from fuzz.model.dtypes import Bits, Doubles
+from fuzz.model.dtypes import Doubles
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes.torch_values import to_bits
 from fuzz.sweep.contract_violations import find_violations, worst_values
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
-from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.plan import PART, SweepPlan
 from fuzz.sweep.ranks import rank_of
 from fuzz.sweep.sweep_counts import SweepCounts, find_runs
 from fuzz.worker.channel import LastResponse
 
+STRETCH = 1 << 13
+"""Values of a large plan of which the one with the largest error is judged by the contract, and drawn."""
+
 
 def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | LastResponse]:
-    """The worker's handler, request -> counts: of a part of the plan, or of a span of large parts on a GPU."""
-    kernel = SweptKernel.load(plan)
-    return GpuSweep(kernel).measure_span if plan.large else partial(measure_part, kernel)
+    """The worker's handler, request -> counts of one part of the plan, or of several on a GPU."""
+    return partial(measure_part, SweptKernel.load(plan))
 
 
-def measure_part(kernel: SweptKernel, part: int) -> SweepCounts | LastResponse:
-    """Everything that is counted of one part. Where the kernel raises an error, that is what is counted."""
-    bits = kernel.plan.bits(part)
-    tensors = kernel.make_tensors(bits)
+def measure_part(kernel: SweptKernel, request: int) -> SweepCounts | LastResponse:
+    """Everything that is counted of a request. Where the kernel raises an error, that is what is counted."""
+    plan = kernel.plan
+    tensors = kernel.make_tensors(kernel.swept_values(request))
     try:
-        output = kernel.run(tensors).cpu()
+        output = kernel.run(tensors)
     except UsageError:
         raise
-    except Exception as error:
-        failed = SweepCounts(failed=[(part, one_line(error))])
-        return LastResponse(failed) if kernel.backend.is_fatal(error) else failed
-    inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
+    except Exception as raised:
+        failed = SweepCounts(failed=[(request, one_line(raised))])
+        return LastResponse(failed) if kernel.backend.is_fatal(raised) else failed
+    inputs = {name: tensor.double() for name, tensor in tensors.items()}
     kind = named_dtype(DTYPE_NAMES[output.dtype])
-    low, high, decided_count = kernel.rounding.rounded(inputs, kind)
+    low, high, decided_count = kernel.rounding.rounded(inputs, kind, PART if plan.large else 0)
     compared = ComparedValues(inputs, output, low, high, kind)
-    counts = count_part(kernel, compared, bits[0])
+    counts, error, wrong = count_values(kernel, compared)
     counts.other["decided"] = decided_count
+    if wrong.any():
+        _set_runs(counts, inputs[plan.swept[0]].cpu().numpy(), wrong.cpu().numpy())
+    if plan.large:
+        starts = torch.arange(0, len(error), STRETCH, device=error.device)
+        worst = starts + error.nan_to_num(0.0, torch.inf).view(-1, STRETCH).argmax(1)
+        compared, error, wrong = compared.select(worst), error[worst], wrong[worst]
+        tensors = {name: values[worst] for name, values in tensors.items()}
+        counts.other["judged"] = len(worst)
+    bits = [to_bits(tensors[name]) for name in plan.swept]
+    shares = torch.from_numpy(rank_of(bits[0], plan.kind).astype(np.float64) / (1 << plan.kind.bits))
+    counts.bins = bin_errors(shares.to(error.device), compared.inputs[plan.swept[0]], error, wrong)
     violations = find_violations(kernel, compared)
     counts.symptoms = Counter(violations.names)
-    wrong = [words[violations.indices.numpy()] for words in bits]
-    counts.worst = worst_values(kernel.plan.kind, wrong, violations, part)
-    return counts
-
-
-def count_part(kernel: SweptKernel, compared: ComparedValues, first: Bits) -> SweepCounts:
-    """The counts of a part with bins and runs; `first` are the bits of the first swept argument."""
-    counts, error, wrong = count_values(kernel, compared)
-    x, kind = compared.inputs[kernel.plan.swept[0]], kernel.plan.kind
-    shares = torch.from_numpy(rank_of(first, kind).astype(np.float64) / (1 << kind.bits))
-    counts.bins = bin_errors(shares, x, error, wrong)
-    _set_runs(counts, x.numpy(), wrong.numpy())
+    found = worst_values(plan.kind, [words[violations.indices.numpy()] for words in bits], violations, request)
+    counts.worst = [replace(value, part=plan.part_of(request, value.bits[0])) for value in found]
     return counts
 
 

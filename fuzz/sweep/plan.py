@@ -31,8 +31,8 @@ SAMPLE = 10_000_000
 """Values, or pairs, of a stratified sweep where no number is given."""
 SMALL = 16
 """Bits of the swept arguments up to which a sweep of all values is small."""
-GPU_REQUESTS = 4
-"""Requests of a large sweep on a GPU, a quarter of all values each."""
+GPU_PARTS = 256
+"""Parts that a GPU computes at once, of a sweep of all 2^32 values or pairs."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SweepPlan:
     """What to sweep. `text` and `target` name the target; `swept` holds one argument, or the two of a pair.
 
     `fixed` are dtype and bits of the other tensors. `count` values are sampled, every sign and exponent evenly; 0
-    stands for all there are. `edges` are ranks that a sample includes.
+    stands for all there are. `edges` are ranks that a sample includes. So many parts as `together` are one request.
     """
 
     text: str
@@ -56,6 +56,7 @@ class SweepPlan:
     count: int = 0
     output: str = ""
     edges: tuple[int, ...] = ()
+    together: int = 1
 
     @property
     def kind(self) -> DType:
@@ -79,14 +80,19 @@ class SweepPlan:
 
     @property
     def large(self) -> bool:
-        """Whether a GPU computes it by parts of its own."""
-        on_gpu = BACKENDS[self.backend].is_accelerator
-        return self.exhaustive and on_gpu and self.kind.bits * len(self.swept) > SMALL
+        """Whether parts are too many for each of their values to be looked at by the members of the reference."""
+        return self.together > 1
 
     @property
     def requests(self) -> int:
         """How many requests a worker gets, one after another."""
-        return GPU_REQUESTS if self.large else self.parts
+        return self.parts // self.together
+
+    def part_of(self, request: int, pattern: int) -> int:
+        """The part of a request in which a value of the first argument lies."""
+        if not self.large:
+            return request
+        return int(rank_of(np.array(pattern), self.kind)) // (1 if self.pairs else PART)
 
     def bits(self, part: int) -> tuple[Bits, ...]:
         """The bits of each swept argument in one part, by the first one's value, NaN at both ends."""
@@ -162,9 +168,11 @@ def make_plan(
         count = SAMPLE if bits > SMALL and not BACKENDS[backend].is_accelerator else 0
     if count < 0 or (not count and bits > 32):
         raise UsageError(f"--stratified {count}: a number of values, or 0 for all of them where they are 2^32 or less")
+    count = count if bits > SMALL else 0
+    large = bits > SMALL and not count and BACKENDS[backend].is_accelerator
     return SweepPlan(
-        text, target.name, planted, backend, batch, dtype, names, tuple(target.tensors), fixed, options,
-        count if bits > SMALL else 0, output, edge_ranks(target, named_dtype(dtype)),
+        text, target.name, planted, backend, batch, dtype, names, tuple(target.tensors), fixed, options, count, output,
+        edge_ranks(target, named_dtype(dtype)), GPU_PARTS if large else 1,
     )  # fmt: skip
 
 

@@ -93,12 +93,6 @@ class SweepCounts:
         self.failed += part.failed
         self.bins = np.fmax(self.bins, part.bins)
 
-    def add_recounted(self, recounted: SweepCounts) -> None:
-        """Adds what was counted apart of values that are in `count` already; runs are left out."""
-        self.count -= recounted.count
-        recounted.sign_runs = []
-        self.add(recounted)
-
     def _join_runs(self, part: SweepCounts) -> None:
         if not part.sign_runs:
             self.last_open = False

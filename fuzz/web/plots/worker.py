@@ -19,6 +19,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, OutOfMemory, Returned, describe
+from fuzz.model.recipes.torch_values import from_bits as tensor_of
 from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
@@ -136,7 +137,7 @@ class PlotWorker:
         )  # fmt: skip
         kernel = SweptKernel.of(plan, self.target, self.launcher, self.backend)
         bits = sample_around(held[swept], plan.kind)
-        tensors = kernel.make_tensors((bits,))
+        tensors = kernel.make_tensors([tensor_of(bits, plan.kind, self.backend.device)])
         got = kernel.run(tensors).cpu()
         inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
         want, kind = kernel.rounding.expected(inputs, members=1).value, named_dtype(DTYPE_NAMES[got.dtype])

@@ -1,1 +1,0 @@
-"""Sweeps large ranges on a GPU by functions that torch compiles."""
