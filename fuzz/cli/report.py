@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,12 +21,9 @@ from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
 from fuzz.web.pages.render import render_report
-from fuzz.web.pages.views import EntryView, read_coverage_file
+from fuzz.web.pages.views import EntryView, ReportContent, read_coverage_file
 from fuzz.web.plots.client import run_plots
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest
-
-if TYPE_CHECKING:
-    from fuzz.campaign.store import Job
 
 
 def report(
@@ -44,24 +42,22 @@ def report(
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
     check_result_path(out, "--out")
     path = Path(what)
-    campaign_facts: Mapping[str, str] = {}
-    jobs: Sequence[Job] = ()
     covered = read_coverage_file(coverage) if coverage else None
     if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":
-        paths, title = tuple(corpus.entry_files([path])), "" if path.is_file() else f"Findings in {path}"
+        title = "" if path.is_file() else f"Findings in {path}"
+        content = ReportContent(title, tuple(corpus.entry_files([path])))
     else:
         require_service_packages()
         from fuzz.web.pages.campaign_report import read_campaign
 
-        campaign = read_campaign(what, store)
-        title, paths, campaign_facts, jobs = campaign.title, campaign.paths, campaign.facts, campaign.jobs
-        covered = covered or campaign.coverage
-    requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in paths]
+        content = read_campaign(what, store)
+    requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in content.paths]
     config = PlotConfig(choose_backend(backend), target, search_parents=True) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
-    title = title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
-    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, jobs, covered))
+    title = content.title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
+    facts, covered = {**content.facts, **report_facts(views)}, covered or content.coverage
+    write_result(out, render_report(replace(content, title=title, facts=facts, coverage=covered), views))
     put(str(out))
     return 0
 

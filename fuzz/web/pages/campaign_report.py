@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from fuzz.campaign.store import Campaign, Coverage, Job, Store
+from fuzz.campaign.store import Campaign, Coverage, Store
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.web import formatting
-from fuzz.web.pages.views import CoverageView
+from fuzz.web.pages.views import CoverageView, ReportContent
 from fuzz.web.plots.trend_plots import plot_coverage_trends
 
 
-@dataclass(frozen=True)
-class CampaignReport:
-    """What a report shows of a campaign; `paths` are the entries of its findings."""
-
-    title: str
-    paths: tuple[Path, ...]
-    facts: Mapping[str, str]
-    jobs: Sequence[Job]
-    coverage: CoverageView | None
-
-
-def read_campaign(name: str, url: str) -> CampaignReport:
-    """The campaign of a number, or the newest of a name. UsageError where there is none."""
+def read_campaign(name: str, url: str) -> ReportContent:
+    """What a report shows of the campaign of a number, or the newest of a name. UsageError where there is none."""
     with Store(url) as store:
         campaign = store.find(Campaign, int(name)) if name.isdecimal() and len(name) < 10 else None
         campaign = campaign or next(iter(store.campaigns(name=name)), None)
@@ -45,7 +33,7 @@ def read_campaign(name: str, url: str) -> CampaignReport:
     }
     existing = tuple(path for path in paths if path.is_file())
     title = f"Campaign {campaign.name} #{campaign.id}"
-    return CampaignReport(title, existing, facts, jobs, coverage)
+    return ReportContent(title, existing, facts, jobs, coverage)
 
 
 def view_coverages(coverages: Sequence[Coverage]) -> CoverageView | None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fuzz.report.text import case_lines, script_command, severity_lines, ulps_text
 from fuzz.web import formatting
-from fuzz.web.pages.views import CoverageView, EntryView
-
-if TYPE_CHECKING:
-    from fuzz.campaign.store import Job
+from fuzz.web.pages.views import EntryView, ReportContent
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -43,21 +40,12 @@ def read_static(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
 
 
-def render_report(
-    title: str,
-    views: Sequence[EntryView],
-    facts: Mapping[str, str],
-    jobs: Sequence[Job] = (),
-    coverage: CoverageView | None = None,
-) -> str:
-    """The whole report; `jobs` are those of a campaign.
-
-    Its policy allows its own style and script and nothing else, from nowhere.
-    """
+def render_report(content: ReportContent, views: Sequence[EntryView]) -> str:
+    """The whole report. Its policy allows its own style and script and nothing else, from nowhere."""
     style, script = read_static("fuzz.css"), read_static("copy.js")
     return render(
-        "report.html", title=title, views=views, facts=facts, jobs=jobs, coverage=coverage, fmt=formatting,
-        style=style, script=script, style_hash=csp_hash(style), script_hash=csp_hash(script),
+        "report.html", **vars(content), views=views, fmt=formatting, style=style, script=script,
+        style_hash=csp_hash(style), script_hash=csp_hash(script),
     )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fuzz.coverage_report.report import CoverageReport, read_report
 from fuzz.errors import UsageError
@@ -17,6 +18,9 @@ from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import verdict_lines
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
+
+if TYPE_CHECKING:
+    from fuzz.campaign.store import Job
 
 Pairs = tuple[tuple[str, str], ...]
 VERSIONS = ("backend", "device", "torch", "triton", "python")
@@ -113,6 +117,17 @@ class CoverageView:
 
     reports: tuple[CoverageReport, ...]
     plots: tuple[Plot, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """What a report shows beside each finding; `paths` are the findings' entries, `jobs` those of a campaign."""
+
+    title: str
+    paths: tuple[Path, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    jobs: Sequence[Job] = ()
+    coverage: CoverageView | None = None
 
 
 def read_coverage_file(path: Path) -> CoverageView:

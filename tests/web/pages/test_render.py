@@ -21,7 +21,7 @@ from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact
 from fuzz.model.severity import Grade, TypicalCase
 from fuzz.web.pages.render import csp_hash, render_report
-from fuzz.web.pages.views import EntryView
+from fuzz.web.pages.views import EntryView, ReportContent
 from fuzz.web.plots.protocol import PlotResult
 
 HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
@@ -108,7 +108,9 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
     study = PlotResult(why=HOSTILE, script=HOSTILE, no_script=HOSTILE)
     job = Job(1, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 7, cases=1234, new=2, note=HOSTILE)
-    made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE}, [job])
+    made = render_report(
+        ReportContent(HOSTILE, (), {HOSTILE: HOSTILE}, [job]), [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2
+    )
     assert "<h2>Targets</h2>" in made and "1\u2009234" in made and "seed 7" in made
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
@@ -181,8 +183,8 @@ def test_a_page_tells_the_severity_and_the_typical_case(saved: Path) -> None:
         entry.case.with_call(0, replace(entry.case.last, dims={"N": 77})), entry.finding, Rate(37, 60)
     )
     graded = replace(entry, grade=Grade("medium", "special", typical, 1.31, "float32"))
-    text = render_report("t", [EntryView(graded, "my corpus/p.yaml", "")], {}, ())
+    text = render_report(ReportContent("t"), [EntryView(graded, "my corpus/p.yaml", "")])
     for told in ("severity-medium", "62 % of special inputs of N=77", "torch in float32: 1.3 of the bound"):
         assert told in text
     assert "fuzz show --script --typical &#39;my corpus/p.yaml&#39;" in text
-    assert "Severity" not in render_report("t", [EntryView(entry, "p.yaml", "")], {}, ())
+    assert "Severity" not in render_report(ReportContent("t"), [EntryView(entry, "p.yaml", "")])
