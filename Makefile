@@ -175,7 +175,7 @@ soak: $(STAMP)
 
 # Campaigns and batches of `fuzz judge` on a Ray cluster: two nodes of this machine, of which one is killed.
 cluster: $(VENV)/.ray
-	@$(VENV)/bin/python -m pytest -q -n 0 tests/campaign/hosts/test_ray_hosts.py tests/campaign/hosts/test_ray_judges.py $(ARGS)
+	@$(VENV)/bin/python -m pytest -q -n 0 tests/campaign/hosts/test_ray_process.py tests/campaign/hosts/test_ray_judges.py $(ARGS)
 
 $(VENV)/.ray: $(STAMP)
 	@$(PIP) install -c constraints.txt -e '.[ray]' --no-build-isolation

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from fuzz.judge.batch.host import JudgeHost
+from fuzz.worker.command import start_isolated
 
 STUB = """
 import json, os, sys, time
@@ -28,4 +30,4 @@ while True:
 
 
 def make_stub(further_seconds: float = 600.0) -> JudgeHost:
-    return JudgeHost((sys.executable, "-c", STUB), further_seconds)
+    return JudgeHost(partial(start_isolated, (sys.executable, "-c", STUB)), further_seconds=further_seconds)

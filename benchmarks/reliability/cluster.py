@@ -17,13 +17,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fuzz.campaign.config import CampaignConfig, parse_config
-from fuzz.campaign.hosts.ray_hosts import RayHosts
+from fuzz.campaign.hosts.hosts import HOST_MODULE
+from fuzz.campaign.hosts.ray_process import RayProcess
+from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import HostEvent, Progress, Request, RequestEnded, Slice
 from fuzz.campaign.runner import run_campaign
 
@@ -45,9 +48,11 @@ class WorkerProgress:
 
 
 @dataclass
-class MeasuredHosts(RayHosts):
+class MeasuredHosts(RemoteHosts):
     """Counts what hosts report, and ends the campaign as Ctrl-C does when it has been measured."""
 
+    folder: Path
+    launch: Callable[[], RayProcess]
     workers: int = 1
     warm: int = 0
     patience: float = 0.0
@@ -58,6 +63,9 @@ class MeasuredHosts(RayHosts):
     before: dict[int, WorkerProgress] = field(default_factory=dict)
     opened: float = 0.0
     closed: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__init__(self.folder, self.launch)
 
     def send(self, number: int, request: Request) -> None:
         super().send(number, replace(request, plan=PLAN) if isinstance(request, Slice) else request)
@@ -122,8 +130,8 @@ def measure(arguments: argparse.Namespace, gpus: int) -> MeasuredHosts:
         ray.init(num_gpus=gpus, num_cpus=config.workers, object_store_memory=200 << 20, **options)
         try:
             limits = {"warm": arguments.warm, "patience": arguments.patience, "seconds": arguments.seconds}
-            share = {"gpus": config.gpus_per_worker, "cpus": config.cpus_per_worker}
-            hosts = MeasuredHosts(folder, **share, workers=config.workers, **limits)
+            launch = partial(RayProcess, HOST_MODULE, config.gpus_per_worker, config.cpus_per_worker)
+            hosts = MeasuredHosts(folder, launch, workers=config.workers, **limits)
             state, _ = run_campaign(config, resume=False, say=lambda line: print(line, file=sys.stderr), hosts=hosts)
             state.store.close()
             if not hosts.closed:

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from fuzz import cli
-from fuzz.campaign.hosts import local_hosts, worker_host
+from fuzz.campaign.hosts import hosts, worker_host
 
 SECONDS = 0.4
 """Seconds that a write stops for."""
@@ -95,7 +95,7 @@ def main() -> None:
     if kind == "host":
         sys.argv[1:] = arguments
         worker_host.main()
-    local_hosts.HOST_COMMAND = (sys.executable, "-P", __file__, "host", marks)
+    hosts.HOST_COMMAND = (sys.executable, "-P", __file__, "host", marks)
     cli.main(["campaign", *arguments, "--resume"])
 
 

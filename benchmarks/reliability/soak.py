@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.hosts.local_hosts import Hosts
+from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.protocol import Beat, HostEvent, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.store import Heartbeat, Store

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
-from fuzz.campaign.hosts.local_hosts import Hosts
+from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice

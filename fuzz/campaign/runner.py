@@ -15,8 +15,9 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.coordinator import Coordinator
-from fuzz.campaign.hosts.local_hosts import Hosts, LocalHosts
-from fuzz.campaign.hosts.ray_hosts import RayHosts, ray_connection
+from fuzz.campaign.hosts.hosts import HOST_MODULE, Hosts
+from fuzz.campaign.hosts.ray_process import RayProcess, ray_connection
+from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import CampaignState
@@ -65,11 +66,10 @@ def _run(
         if resume:
             state.adopt(rebuilt.added)
         notify = partial(notify_in_thread, shlex.join(config.notify), say)
-        hosts = hosts or (
-            LocalHosts(state.folder)
-            if config.cluster == "local"
-            else RayHosts(state.folder, gpus=config.gpus_per_worker, cpus=config.cpus_per_worker)
-        )
+        if hosts is None and config.cluster == "local":
+            hosts = Hosts(state.folder)
+        launch = partial(RayProcess, HOST_MODULE, config.gpus_per_worker, config.cpus_per_worker)
+        hosts = hosts or RemoteHosts(state.folder, launch)
         say(f"campaign {campaign.id} ({config.name}): {len(jobs)} jobs, {config.workers} workers")
         outcome = Coordinator(config, state, hosts, notify).run()
         counts = {"cases": state.cases, "new": len(state.new), "known": len(state.known)}

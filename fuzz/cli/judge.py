@@ -87,16 +87,15 @@ class Cluster:
     @contextmanager
     def connect(self) -> Iterator[Callable[[], Any]]:
         """What makes a worker, as long as the cluster is connected."""
-        if self.name == LOCAL:
-            from fuzz.judge.batch.host import JudgeHost
+        from fuzz.judge.batch.host import HOST_MODULE, JudgeHost
 
+        if self.name == LOCAL:
             yield JudgeHost
             return
-        from fuzz.campaign.hosts.ray_hosts import ray_connection
-        from fuzz.campaign.hosts.ray_judges import RayJudge
+        from fuzz.campaign.hosts.ray_process import RayProcess, ray_connection
 
         with ray_connection(self.address, self.gpus):
-            yield partial(RayJudge, gpus=self.gpus)
+            yield partial(JudgeHost, partial(RayProcess, HOST_MODULE, self.gpus), remote=True)
 
 
 def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool, spec: Path | None) -> int:

@@ -11,7 +11,7 @@ import pytest
 from services import Postgres
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.hosts.local_hosts import Hosts
+from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import (
     EntrySaved,

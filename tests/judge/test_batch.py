@@ -17,7 +17,7 @@ from fuzz.judge.batch.host import Stopped
 from fuzz.judge.batch.listing import list_folder
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
-from fuzz.judge.batch.task import JudgeTask, TaskOptions
+from fuzz.judge.batch.task import JudgeTask, TaskOptions, decode_task, encode_task
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME, UNREADABLE
 from tests.judge.problems import RELU, as_solution
 
@@ -114,6 +114,12 @@ def test_options_and_problem_are_part_of_the_key(tmp_path: Path) -> None:
     (tmp_path / "problem.py").write_text("other")
     keys.add(task.key)
     assert len(keys) == 3 and JudgeTask(OPTIONS, task.problem, task.solution, share=1 << 30).key in keys
+
+
+def test_the_files_of_a_task_arrive_as_they_are() -> None:
+    task = JudgeTask(OPTIONS, "/problem.py", "/solution.py", spec="/spec.yaml")
+    files = {"/problem.py": bytes(range(256))}
+    assert decode_task(encode_task(task, files)) == (task, files)
 
 
 def test_a_process_that_ends_costs_its_task_only(tmp_path: Path) -> None:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign import protocol
-from fuzz.campaign.hosts.local_hosts import Hosts
+from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import EntrySaved, Files, HostEvent, Message, Replay, Request, Slice
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
 from fuzz.target.loader import locate
+from fuzz.worker.command import HostProcess
 
 LARGEST_SOURCES = 32 << 20
 """Characters of all Python files beside a target's file, at most."""
@@ -55,19 +56,19 @@ class LockQueue:
             self.grant(*self._waiting[folder][0], folder)
 
 
-@dataclass
 class RemoteHosts(Hosts):
-    """Hosts without the campaign's files; a subclass starts them and carries messages."""
+    """Hosts without the campaign's files."""
 
-    _requests: dict[int, Request] = field(init=False, default_factory=dict)
-    _journals: dict[int, Journal] = field(init=False, default_factory=dict)
-    _sources: dict[int, dict[str, dict[str, str]]] = field(init=False, default_factory=dict)
-    _refused: deque[tuple[int, HostEvent]] = field(init=False, default_factory=deque)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: Path, launch: Callable[[], HostProcess]) -> None:
+        super().__init__(folder, launch)
+        self._requests: dict[int, Request] = {}
+        self._journals: dict[int, Journal] = {}
+        self._sources: dict[int, dict[str, dict[str, str]]] = {}
+        self._refused: deque[tuple[int, HostEvent]] = deque()
         self._locks = LockQueue(lambda host, lock, folder: self.write(host, Files(_entry_texts(folder), lock)))
 
     def close(self) -> None:
+        super().close()
         for number in list(self._requests):
             self.forget(number)
 

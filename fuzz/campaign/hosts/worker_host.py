@@ -8,7 +8,6 @@ sees no file of its campaign's and keeps its own there.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -16,7 +15,6 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +39,9 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.worker.command import connect_to_parent
 from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
-from fuzz.worker.system import signal_at_parents_end
 
 BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
@@ -234,10 +232,8 @@ def handle(request: Request, channel: HostChannel) -> None:
 
 
 def main() -> None:
-    signal_at_parents_end(signal.SIGKILL)
     pipe, *folder = sys.argv[1:]
-    os.set_inheritable(int(pipe), False)
-    channel = HostChannel(Connection(int(pipe)), Path(folder[0]).resolve() if folder else None)
+    channel = HostChannel(connect_to_parent(pipe), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     preload("fuzz.worker_server")
     channel.send(protocol.Ready())

@@ -1,7 +1,8 @@
-"""Judges tasks, one after another: ``python -m fuzz.judge.batch.host_process PIPE``.
+"""Judges tasks, one after another: ``python -m fuzz.judge.batch.host_process PIPE [FOLDER]``.
 
 It receives tasks and sends judgements as JSON by a pipe, whose descriptor it inherits, and ends when the other end
-does. The temporary folders of a judgement are removed before the next one.
+does. The temporary folders of a judgement are removed before the next one. With a folder it sees no file of the
+batch: those of a task come with it, and lie below the folder at the paths that they have at the batch's.
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.task import JudgeTask, decode_task, failure
+from fuzz.judge.batch.task import JudgeTask, decode_task, failure, moved
 from fuzz.judge.formats import OPS, SCRIPT
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.ops.judge_ops import judge_operations
@@ -31,7 +31,8 @@ from fuzz.judge.result.report import judgement_json
 from fuzz.judge.result.score import CRASHED, UNREADABLE
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import start_worker_server
-from fuzz.worker.system import signal_at_parents_end
+from fuzz.worker.command import connect_to_parent
+from fuzz.worker.system import total_memory
 
 PREFIX = "fuzz-judge-"
 """What the names of temporary folders of a judgement begin with."""
@@ -66,15 +67,28 @@ def make_options(task: JudgeTask) -> JudgeOptions:
     )  # fmt: skip
 
 
+def answer_away(task: JudgeTask, files: Mapping[str, bytes], root: Path) -> Mapping[str, Any]:
+    """The same where the files of a task are not; they are written below a folder."""
+    for name, content in files.items():
+        path = Path(moved(name, root))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    # There may be as many such processes as processors on this machine, and each has two processes.
+    share = max(total_memory() // (4 * (os.cpu_count() or 1)), 1 << 30)
+    return answer(replace(task.move_to(root), share=share))
+
+
 def main() -> None:
-    signal_at_parents_end(signal.SIGKILL)
-    pipe = Connection(int(sys.argv[1]))
-    os.set_inheritable(pipe.fileno(), False)
+    number, *folder = sys.argv[1:]
+    pipe = connect_to_parent(number)
     start_worker_server(SERVER_MODULE)
     try:
         while True:
-            task = decode_task(pipe.recv_bytes())
-            pipe.send_bytes(json.dumps(answer(task), default=str).encode())
+            task, files = decode_task(pipe.recv_bytes())
+            found = answer_away(task, files, Path(folder[0])) if folder else answer(task)
+            text = json.dumps(found, default=str)
+            # Paths and messages name the batch's own paths.
+            pipe.send_bytes((text.replace(folder[0], "") if folder else text).encode())
             for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
                 shutil.rmtree(left, ignore_errors=True)
     except (EOFError, OSError):

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.host import Judge, JudgeHost, Stopped
+from fuzz.judge.batch.host import JudgeHost, Stopped
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.task import JudgeTask, failure
 from fuzz.judge.result.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG
@@ -54,7 +54,7 @@ def run_batch(
     workers: int,
     results: ResultsFile,
     on_judged: Callable[[Document], object],
-    make_host: Callable[[], Judge] = JudgeHost,
+    make_host: Callable[[], JudgeHost] = JudgeHost,
 ) -> BatchSummary:
     """Judges all tasks, and calls `on_judged` with each judgement as it comes."""
     summary, start = BatchSummary(), time.monotonic()
@@ -85,7 +85,7 @@ def run_batch(
 
 
 def judge_side_by_side(
-    tasks: Mapping[str, JudgeTask], workers: int, make_host: Callable[[], Judge]
+    tasks: Mapping[str, JudgeTask], workers: int, make_host: Callable[[], JudgeHost]
 ) -> Generator[tuple[str, Document], None, None]:
     """(key, judgement) of each task, as they come. Where the caller stops, so do the processes."""
     waiting: SimpleQueue[tuple[str, JudgeTask]] = SimpleQueue()

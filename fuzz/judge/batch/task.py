@@ -138,13 +138,18 @@ def read_checked(path: Path) -> bytes:
     return content
 
 
-def encode_task(task: JudgeTask) -> bytes:
-    return json.dumps(asdict(task)).encode()
+def encode_task(task: JudgeTask, files: Mapping[str, bytes]) -> bytes:
+    """A task as JSON, with the files that travel with it by path."""
+    return json.dumps(
+        {**asdict(task), "files": {name: text.decode("latin-1") for name, text in files.items()}}
+    ).encode()
 
 
-def decode_task(data: bytes) -> JudgeTask:
+def decode_task(data: bytes) -> tuple[JudgeTask, dict[str, bytes]]:
+    """(the task of such JSON, its files)."""
     values: dict[str, Any] = json.loads(data)
-    return JudgeTask(TaskOptions(**values.pop("options")), **values)
+    files = {name: text.encode("latin-1") for name, text in values.pop("files").items()}
+    return JudgeTask(TaskOptions(**values.pop("options")), **values), files
 
 
 def failure(task: JudgeTask, reason: str, code: str) -> Mapping[str, Any]:

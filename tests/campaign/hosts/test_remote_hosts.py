@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from processes import join_threads
 from fuzz import corpus
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts import remote_hosts
-from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.hosts.hosts import start_here
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import EntrySaved, HostEvent, Message, Slice, SuspectCleared
 from fuzz.campaign.runner import run_campaign
@@ -58,14 +58,15 @@ def ending(x):
 """
 
 
-@dataclass
-class RemoteLocalHosts(RemoteHosts, LocalHosts):
+class RemoteLocalHosts(RemoteHosts):
     """Hosts of this machine that see none of the campaign's files; the first `deadly` requests end theirs."""
 
-    deadly: int = 0
+    def __init__(self, folder: Path, deadly: int = 0) -> None:
+        super().__init__(folder, start_here)
+        self.deadly = deadly
 
     def start(self, number: int) -> None:
-        self.arguments = (str(self.folder / f"away-{number}"),)
+        self.launch = partial(start_here, str(self.folder / f"away-{number}"))
         super().start(number)
 
     def write(self, number: int, *messages: Message) -> None:
@@ -73,10 +74,6 @@ class RemoteLocalHosts(RemoteHosts, LocalHosts):
         if self.deadly and any(isinstance(message, Slice) for message in messages):
             self.deadly -= 1
             self.kill(number)
-
-    def close(self) -> None:
-        LocalHosts.close(self)
-        RemoteHosts.close(self)
 
 
 def run(folder: Path, hosts: RemoteLocalHosts, **keys: object) -> tuple[CampaignState, str, list[str]]:
@@ -128,11 +125,12 @@ def test_a_target_that_cannot_be_sent_costs_its_job(tmp_path: Path, monkeypatch:
         assert "holds too much Python" in state.jobs[0].note
 
 
-@dataclass
-class ScriptedHosts(RemoteHosts, LocalHosts):
+class ScriptedHosts(RemoteHosts):
     """One host, which sends fixed events and reads nothing."""
 
-    events: tuple[HostEvent, ...] = ()
+    def __init__(self, folder: Path, *events: HostEvent) -> None:
+        super().__init__(folder, start_here)
+        self.events = events
 
     def write(self, number: int, *messages: Message) -> None: ...
 
@@ -147,7 +145,7 @@ def test_nothing_that_a_host_sends_is_taken_for_a_path(tmp_path: Path) -> None:
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
     saved = EntrySaved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):
-        hosts = ScriptedHosts(tmp_path, events=(event,))
+        hosts = ScriptedHosts(tmp_path, event)
         hosts.send(0, request)
         assert [type(seen).__name__ for _, seen in hosts.collect(0)] == kinds
     assert list(tmp_path.iterdir()) == [kept]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.hosts import local_hosts
-from fuzz.campaign.hosts.local_hosts import HostLog, LocalHosts
+from fuzz.campaign.hosts import hosts as hosts_module
+from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.protocol import HostDied, HostEvent, Ready
 
 SENDS_READY = """
@@ -20,7 +20,7 @@ pipe.send_bytes(encode(Ready()))
 """
 
 
-def events_until_death(hosts: LocalHosts) -> list[HostEvent]:
+def events_until_death(hosts: Hosts) -> list[HostEvent]:
     """What the hosts send until one ends."""
     events: list[HostEvent] = []
     until = time.monotonic() + 120
@@ -33,25 +33,25 @@ def events_until_death(hosts: LocalHosts) -> list[HostEvent]:
 def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_hosts, "LARGEST", 1 << 16)
+    monkeypatch.setattr(hosts_module, "LARGEST", 1 << 16)
     prints = "for _ in range(1000): print('x' * 10_000, file=sys.stderr)\nprint('the end', file=sys.stderr)"
     program = f"import sys\n{SENDS_READY}\n{prints}"
-    monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
-    hosts = LocalHosts(tmp_path)
+    monkeypatch.setattr(hosts_module, "HOST_COMMAND", (sys.executable, "-c", program))
+    hosts = Hosts(tmp_path)
     hosts.start(0)
     assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
     hosts.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["host-0.log", "host-0.log.1"]
     assert all(path.stat().st_size < 1 << 18 for path in tmp_path.iterdir())
-    logs = HostLog(tmp_path / "host-0.log.1").take() + HostLog(tmp_path / "host-0.log").take()
+    logs = (tmp_path / "host-0.log.1").read_bytes() + (tmp_path / "host-0.log").read_bytes()
     assert logs.endswith(b"x\nthe end\n")
 
 
 def test_a_host_that_prints_to_a_full_disk_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "host-0.log").symlink_to("/dev/full")
     program = f"import sys\nsys.stdout.write('x' * 100_000)\nsys.stdout.flush()\n{SENDS_READY}"
-    monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
-    hosts = LocalHosts(tmp_path)
+    monkeypatch.setattr(hosts_module, "HOST_COMMAND", (sys.executable, "-c", program))
+    hosts = Hosts(tmp_path)
     hosts.start(0)
     assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
     hosts.close()
