@@ -15,7 +15,8 @@ from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
-from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, SCRIPT, WITHOUT_PROBLEM
+from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, WITHOUT_PROBLEM
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.result.report import VERSION, format_judgement, judgement_json
 from fuzz.text import printable
 from fuzz.worker.system import total_memory
@@ -67,7 +68,36 @@ def judge(
         )  # fmt: skip
     if cluster != LOCAL:
         raise UsageError("--cluster is for --batch")
-    return judge_words(words, seconds, seed, backend, json, spec)
+    format, problem, solution = name_paths(words)
+    return judge_paths(JudgeOptions(problem, solution, format, backend, seconds, seed, spec=spec), json)
+
+
+def judge_paths(options: JudgeOptions, json: bool) -> int:
+    """Judges what the arguments name."""
+    # It imports Hypothesis, which takes as long as everything else that the command line needs.
+    from fuzz.judge.command import judge_all
+    from fuzz.judge.ops.report import format_table
+
+    found = list(judge_all(options, errors.print))
+    if json:
+        values = [judgement_json(one) for one in found]
+        put_json(values[0] if len(values) == 1 else values)
+    else:
+        put("\n\n".join(map(format_judgement, found)))
+        if options.format == OPS and len(found) > 1:
+            put(f"\n{format_table(found)}")
+    return max(one.exit_code for one in found)
+
+
+def name_paths(words: list[str]) -> tuple[str, Path, Path]:
+    """The format, the problem and the solution that the arguments name; a program stands for its problem as well."""
+    if len(words) == 2 and words[0] in WITHOUT_PROBLEM:
+        return words[0], Path(words[1]), Path(words[1])
+    if len(words) == 3 and words[0] in FORMATS:
+        return words[0], Path(words[1]), Path(words[2])
+    if len(words) != 2:
+        raise UsageError(f"fuzz judge takes {USAGE}")
+    return KERNELBENCH, Path(words[0]), Path(words[1])
 
 
 @dataclass(frozen=True)
@@ -96,33 +126,6 @@ class Cluster:
 
         with ray_connection(self.address, self.gpus):
             yield partial(JudgeHost, partial(RayProcess, HOST_MODULE, self.gpus), remote=True)
-
-
-def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool, spec: Path | None) -> int:
-    """Judges what the arguments name."""
-    # It imports Hypothesis, which takes as long as everything else that the command line needs.
-    from fuzz.judge.command import judge_module, judge_paths, judge_script
-    from fuzz.judge.ops.report import format_table
-
-    if words[:1] == [SCRIPT] and len(words) == 2:
-        judgements = judge_script(Path(words[1]), backend)
-    elif words[:1] == [OPS] and len(words) == 2:
-        judgements = judge_module(Path(words[1]), backend, seconds, seed, errors.print)
-    else:
-        named = words[:1] != [] and words[0] in FORMATS and len(words) == 3
-        if not named and len(words) != 2:
-            raise UsageError(f"fuzz judge takes {USAGE}")
-        format, problem, solution = words if named else (KERNELBENCH, *words)
-        judgements = judge_paths(format, Path(problem), Path(solution), backend, seconds, seed, errors.print, spec)
-    found = list(judgements)
-    if json:
-        values = [judgement_json(one) for one in found]
-        put_json(values[0] if len(values) == 1 else values)
-    else:
-        put("\n\n".join(map(format_judgement, found)))
-        if words[0] == OPS and len(found) > 1:
-            put(f"\n{format_table(found)}")
-    return max(one.exit_code for one in found)
 
 
 def judge_batch(

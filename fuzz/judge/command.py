@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz.backends import check_name
 from fuzz.errors import UsageError
-from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS
+from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS, SCRIPT, WITHOUT_PROBLEM
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.processes.requests import SERVER_MODULE
@@ -18,62 +19,49 @@ from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.text import shell_quote
 
 
-def judge_paths(
-    format: str,
-    problem: Path,
-    solution: Path,
-    backend: str,
-    seconds: float,
-    seed: int,
-    announce: Callable[[str], object],
-    spec: Path | None = None,
-) -> Iterator[Judgement]:
-    """The judgement of a solution, or of each in a folder of them. Raises UsageError for what is not there."""
-    solutions = list_solutions(format, problem, solution)
-    start_worker_server(SERVER_MODULE)
-    name = choose_backend(backend)
+def judge_all(options: JudgeOptions, announce: Callable[[str], object]) -> Iterator[Judgement]:
+    """The judgement of a solution, of each in a folder of them, of a program, or of each operation of a module.
+
+    Each one has the command that repeats it. Raises UsageError for what is not there.
+    """
+    solutions = list_solutions(options)
+    if options.format == SCRIPT:
+        start_worker_server()
+        check_name(options.backend)
+    else:
+        start_worker_server(SERVER_MODULE)
+        options = replace(options, backend=choose_backend(options.backend))
     for path in solutions:
         if len(solutions) > 1:
             announce(f"judging {path}")
-        judgement = judge(JudgeOptions(problem, path, format, name, seconds, seed, spec=spec))
-        words = [*([] if format == KERNELBENCH else [format]), str(problem), str(path)]
-        judgement.command = repeat_command(words, name, seconds, seed, spec)
-        yield judgement
+        for judgement in judge_solution(replace(options, solution=path), announce):
+            judgement.command = repeat_command(options, judgement.solution)
+            yield judgement
 
 
-def judge_script(path: Path, backend: str) -> Iterator[Judgement]:
-    """The judgement of a program with kernels."""
-    check_file(path)
-    start_worker_server()
-    check_name(backend)
-    judgement = judge_file(path)
-    judgement.command = f"fuzz judge script {shell_quote(str(path))}"
-    yield judgement
-
-
-def judge_module(
-    path: Path, backend: str, seconds: float, seed: int, announce: Callable[[str], object]
-) -> Iterator[Judgement]:
-    """The judgement of each operation that a module, or each file of a folder of BackendBench, implements."""
-    if not path.exists():
-        raise UsageError(f"there is no file or folder {path}")
-    start_worker_server(SERVER_MODULE)
-    name = choose_backend(backend)
-    options = JudgeOptions(path, path, OPS, name, seconds, seed)
-    for judgement in judge_operations(options, announce):
-        judgement.command = repeat_command([OPS, judgement.solution], name, seconds, seed)
-        yield judgement
-
-
-def list_solutions(format: str, problem: Path, solution: Path) -> list[Path]:
-    """The files to judge. Raises UsageError where there are none."""
-    if format == GPUMODE:
-        if not problem.is_dir():
-            raise UsageError(f"there is no folder {problem}")
+def judge_solution(options: JudgeOptions, announce: Callable[[str], object]) -> Iterator[Judgement]:
+    """The judgement of one solution; of a module of operations that of each."""
+    if options.format == SCRIPT:
+        yield judge_file(options.solution, memory=options.memory)
+    elif options.format == OPS:
+        yield from judge_operations(options, announce)
     else:
-        check_file(problem)
-    if solution.is_dir():
-        ending = ".json" if format == FLASHINFER else ".py"
+        yield judge(options)
+
+
+def list_solutions(options: JudgeOptions) -> list[Path]:
+    """The files to judge. Raises UsageError where there are none."""
+    solution = options.solution
+    if options.format == OPS:
+        if not solution.exists():
+            raise UsageError(f"there is no file or folder {solution}")
+        return [solution]
+    if options.format == GPUMODE and not options.problem.is_dir():
+        raise UsageError(f"there is no folder {options.problem}")
+    if options.format != GPUMODE:
+        check_file(options.problem)
+    if solution.is_dir() and options.format != SCRIPT:
+        ending = ".json" if options.format == FLASHINFER else ".py"
         found = sorted(path for path in solution.glob(f"*{ending}") if not path.name.startswith("_"))
         if not found:
             raise UsageError(f"there is no solution in {solution}: no file ends in {ending}")
@@ -88,8 +76,12 @@ def check_file(path: Path) -> None:
         raise UsageError(f"there is no file {path}")
 
 
-def repeat_command(words: list[str], backend: str, seconds: float, seed: int, spec: Path | None = None) -> str:
+def repeat_command(options: JudgeOptions, solution: str) -> str:
     """The shell's command that repeats a judgement."""
-    quoted = " ".join(map(shell_quote, words))
-    given = f" --spec {shell_quote(str(spec))}" if spec is not None else ""
-    return f"fuzz judge {quoted}{given} --backend {backend} --seconds {seconds:g} --seed {seed}"
+    words = [*([] if options.format == KERNELBENCH else [options.format])]
+    words += [*([] if options.format in WITHOUT_PROBLEM else [str(options.problem)]), solution]
+    command = f"fuzz judge {' '.join(map(shell_quote, words))}"
+    if options.format == SCRIPT:
+        return command
+    given = f" --spec {shell_quote(str(options.spec))}" if options.spec is not None else ""
+    return f"{command}{given} --backend {options.backend} --seconds {options.seconds:g} --seed {options.seed}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fuzz.judge import command
+from fuzz.judge.formats import KERNELBENCH, OPS, SCRIPT
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.problem.description import ProblemDescription
 from fuzz.judge.processes.isolated_worker import ProblemProcess
 from fuzz.judge.processes.requests import SERVER_MODULE, Describe, ProblemConfig
-from fuzz.judge.result.judgement import Judgement
 from fuzz.worker.deadline import Deadline
 from tests.judge.problems import RELU, write
 
@@ -21,20 +21,16 @@ class Started(Exception):
 
 
 @pytest.mark.parametrize(
-    ("judge", "modules"),
+    ("format", "modules"),
     [
-        (lambda path: command.judge_paths("kernelbench", path, path, "cpu", 0.0, 0, print), (SERVER_MODULE,)),
-        (lambda path: command.judge_module(path, "cpu", 0.0, 0, print), (SERVER_MODULE,)),
+        (KERNELBENCH, (SERVER_MODULE,)),
+        (OPS, (SERVER_MODULE,)),
         # A program is run as it is: nothing of a problem is looked at.
-        (lambda path: command.judge_script(path, "cpu"), ()),
+        (SCRIPT, ()),
     ],
-    ids=["paths", "module", "script"],
 )
 def test_the_server_imports_what_a_judgement_needs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    judge: Callable[[Path], Iterator[Judgement]],
-    modules: tuple[str, ...],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, modules: tuple[str, ...]
 ) -> None:
     def start(*more: str) -> None:
         assert more == modules
@@ -42,7 +38,8 @@ def test_the_server_imports_what_a_judgement_needs(
 
     monkeypatch.setattr(command, "start_worker_server", start)
     with pytest.raises(Started):
-        next(judge(write(tmp_path, "problem", RELU)))
+        path = write(tmp_path, "problem", RELU)
+        next(command.judge_all(JudgeOptions(path, path, format, "cpu", 0.0), print))
 
 
 def test_a_process_has_it_before_it_loads_the_problem(tmp_path: Path) -> None:

@@ -20,16 +20,13 @@ from typing import Any
 
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.task import JudgeTask, decode_task, failure, moved
-from fuzz.judge.formats import OPS, SCRIPT
+from fuzz.judge.command import judge_solution
+from fuzz.judge.formats import OPS
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.ops.report import operations_json
 from fuzz.judge.processes.requests import SERVER_MODULE
-from fuzz.judge.referee import judge
-from fuzz.judge.result.judgement import Judgement
 from fuzz.judge.result.report import judgement_json
 from fuzz.judge.result.score import CRASHED, UNREADABLE
-from fuzz.judge.script import judge_file
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.command import connect_to_parent
 from fuzz.worker.system import total_memory
@@ -41,21 +38,13 @@ PREFIX = "fuzz-judge-"
 def answer(task: JudgeTask) -> Mapping[str, Any]:
     """The judgement of a task as JSON; what cannot be judged is said, never raised."""
     try:
-        if task.options.format == OPS:
-            return operations_json(list(judge_operations(make_options(task), lambda operation: None)))
-        return judgement_json(judge_task(task))
+        found = list(judge_solution(make_options(task), lambda operation: None))
+        return operations_json(found) if task.options.format == OPS else judgement_json(found[0])
     except UsageError as error:
         return failure(task, one_line(error), UNREADABLE)
     except Exception as error:
         traceback.print_exc()
         return failure(task, f"the judge itself failed: {one_line(error)}", CRASHED)
-
-
-def judge_task(task: JudgeTask) -> Judgement:
-    options = make_options(task)
-    if options.format == SCRIPT:
-        return judge_file(options.solution, memory=options.memory)
-    return judge(options)
 
 
 def make_options(task: JudgeTask) -> JudgeOptions:
