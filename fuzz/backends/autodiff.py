@@ -65,6 +65,11 @@ def backward(
     if not heads or not leaves:
         return {}
     grad_outputs = [cotangents[name] for name in heads]
+    for name, head in heads.items():
+        # torch fails while it words this for several outputs.
+        if head.shape != cotangents[name].shape:
+            shapes = f"{tuple(head.shape)}, and its gradient {tuple(cotangents[name].shape)}"
+            raise RuntimeError(f"output {name!r} has shape {shapes}")
     grads = torch.autograd.grad(
         list(heads.values()), list(leaves.values()), grad_outputs, retain_graph=retain, allow_unused=True
     )

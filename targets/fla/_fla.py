@@ -4,6 +4,7 @@ An older release has some modules elsewhere; what it lacks altogether is refused
 """
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -48,6 +49,18 @@ def found(place: str) -> Any:
         except (ModuleNotFoundError, AttributeError):
             continue
     raise NotImplementedError(f"this release of fla-core has no {place}")
+
+
+def takes(place: str, name: str) -> None:
+    """NotImplementedError where a function of this release has no argument of that name: some swallow any by **kwargs."""
+    if name not in inspect.signature(found(place)).parameters:
+        raise NotImplementedError(f"this release of fla-core has no argument {name} in {place}")
+
+
+def documents(place: str, term: str) -> None:
+    """NotImplementedError where this release's documents of a function do not name what is asked of it."""
+    if term not in (found(place).__doc__ or ""):
+        raise NotImplementedError(f"this release of fla-core documents no {term} in {place}")
 
 
 def uncompiled(place: str) -> None:

@@ -1,6 +1,6 @@
 """What targets of recurrences share: sequences of one length or one after the other, states in and out."""
 
-from _fla import found
+from _fla import found, takes
 
 from fuzz import by_option, option, prefix_sums, size, tensor
 
@@ -34,13 +34,12 @@ def gates(x):
 
 def carried(place, *inputs, ragged, ends, initial, keep, v_first=False, **given):
     """An operation's outputs, and with `keep` the states that sequences end with, (N, H, K, V) in either layout."""
-    more = dict(state_v_first=True) if v_first else {}
-    if v_first and initial is not None:
-        initial = initial.transpose(-1, -2)
+    if v_first:
+        takes(place, "state_v_first")
+        given["state_v_first"] = True
+        initial = None if initial is None else initial.transpose(-1, -2)
     ends = ends if ragged else None
-    y, final = found(place)(
-        *inputs, initial_state=initial, output_final_state=keep, cu_seqlens=ends, **given, **more
-    )  # fmt: skip
+    y, final = found(place)(*inputs, initial_state=initial, output_final_state=keep, cu_seqlens=ends, **given)
     if not keep:
         return dict(y=y)
     return dict(y=y, final=final.transpose(-1, -2) if v_first else final)

@@ -1,6 +1,6 @@
 """Delta rules of fla-core: recurrent and chunked forms. Interesting: more heads of values than of keys, empty sequences."""
 
-from _fla import flash, one_dtype
+from _fla import documents, flash, one_dtype
 from _recurrences import delta, low_rank
 from _rows import Unit
 from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
@@ -88,6 +88,17 @@ def fla_chunk_gated_delta_rule(q, k, v, gate, beta, normed, chunk, **given):
     return carried(place, q, k, v, gates(gate), unit_beta(beta), **more, **given)
 
 
+def combined(place, q, k, v, p, gate, beta, normed, p_first, **given):
+    """What a form of the rule with a key of its own to read by gives; that key stands before or behind the values."""
+    one_dtype(q, k, v, p)
+    if v.shape[2] != k.shape[2]:
+        documents(place, "HV")
+    q, k = short(normed, q, k)
+    p = None if p is None else short(normed, p)[0]
+    inputs = (q, k, p, v) if p_first else (q, k, v, p)
+    return carried(place, *inputs, gates(gate), beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed, **given)
+
+
 def comba_reference(q, k, v, p, gate, beta, normed, ragged, ends, form="", **given):
     q, k, p = lengths(normed, q, k, k if p is None else p)
     given = dict(read=p, early=True, **given)
@@ -98,26 +109,18 @@ def comba_reference(q, k, v, p, gate, beta, normed, ragged, ends, form="", **giv
     **GROUPED, p=sequences(H, K) | None, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS) | None, normed=NORMED,
     reference=comba_reference, **{name: value for name, value in GROUPED_STATES.items() if name != "differentiable"},
 )  # fmt: skip
-def fla_recurrent_comba(q, k, v, p, gate, beta, normed, **given):
+def fla_recurrent_comba(**given):
     """The delta rule with a key of its own to read by, step by step."""
-    one_dtype(q, k, v, p)
-    q, k = short(normed, q, k)
-    p = None if p is None else short(normed, p)[0]
-    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
-    return carried("ops.comba:fused_recurrent_comba", q, k, p, v, gates(gate), **more, **given)
+    return combined("ops.comba:fused_recurrent_comba", p_first=True, **given)
 
 
 @flash(
     **GROUPED, p=sequences(H, K) | None, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS) | None, normed=NORMED,
     dot="tf32", reference=comba_reference, **GROUPED_STATES,
 )  # fmt: skip
-def fla_chunk_comba(q, k, v, p, gate, beta, normed, **given):
+def fla_chunk_comba(**given):
     """The delta rule with a key of its own to read by, in chunks."""
-    one_dtype(q, k, v, p)
-    q, k = short(normed, q, k)
-    p = None if p is None else short(normed, p)[0]
-    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
-    return carried("ops.comba:chunk_comba", q, k, v, p, gates(gate), **more, **given)
+    return combined("ops.comba:chunk_comba", p_first=False, **given)
 
 
 LOW_RANK = dict(**QKV, a=sequences(H, K), b=sequences(H, K))

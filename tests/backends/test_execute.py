@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend, execute
-from fuzz.backends.autodiff import gradients, make_writable
+from fuzz.backends.autodiff import backward, gradients, make_writable
 from fuzz.backends.cuda.backend import external_shortage
 from fuzz.backends.execute import FatalError, run
 from fuzz.errors import BackendError, TargetError
@@ -257,3 +257,10 @@ def test_an_error_without_a_text_is_raised_all_the_same() -> None:
     outcome = executed(raising(Unprintable()))
     assert isinstance(outcome, Raised) and outcome.message == "Unprintable: its message cannot be made: RuntimeError"
     assert outcome.source_line.startswith("tests/backends/test_execute.py:")
+
+
+def test_a_gradient_of_another_shape_than_its_output_is_named() -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    cotangents = {name: torch.ones(2, 3) for name in ("y", "z")}
+    with pytest.raises(RuntimeError, match=r"output 'z' has shape \(3, 2\), and its gradient \(2, 3\)"):
+        backward({"y": x * 2, "z": (x * 3).T}, {"x": x}, cotangents)
