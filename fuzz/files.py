@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,22 @@ def write_file(path: Path, text: str) -> None:
     except OSError:
         with suppress(OSError):
             temporary.unlink()
+        raise
+
+
+def replace_file(path: str | Path, data: bytes) -> None:
+    """Replaces a file by these bytes: others see all of them or none. Where the machine stops, it may be cut short.
+
+    OSError where that fails.
+    """
+    temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
         raise
 
 

@@ -16,6 +16,7 @@ from typing import IO
 from triton import knobs
 
 from fuzz.backends.cpu.compilers.compiler import TIMEOUT, build, command_line, version
+from fuzz.files import replace_file
 from fuzz.worker.system import POLITE
 
 FOLDER = "cpu-kernels"
@@ -36,9 +37,7 @@ def build_object(c: str, name: str) -> Path:
     path = object_path(c)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_suffix(f".{os.getpid()}")
-        made.write_bytes(build(c, name))
-        made.replace(path)
+        replace_file(path, build(c, name))
     return path
 
 

