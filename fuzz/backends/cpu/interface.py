@@ -5,8 +5,8 @@ from fuzz.backends.cpu.compilers.compiler import compiler, version
 from fuzz.backends.cpu.errors import MalformedIR, NoCompiler, UnsupportedOperation
 from fuzz.backends.cpu.instruments import INSTRUMENTS
 from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
+from fuzz.backends.cpu.runtime.compiled_kernel import c_source
 from fuzz.backends.cpu.runtime.counters import counters
-from fuzz.backends.cpu.runtime.driver import c_source
 from fuzz.backends.cpu.runtime.observation import Log, observe
 from fuzz.backends.cpu.runtime.shadow import Memory
 from fuzz.backends.cpu.runtime.violations import DeviceAssertion, Failure, MemoryFault, OutOfBounds, Violation

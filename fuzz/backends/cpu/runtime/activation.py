@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
 
-from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
+from fuzz.backends.cpu.runtime.compiled_kernel import PATCHES
+from fuzz.backends.cpu.runtime.driver import CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
 from fuzz.backends.triton_host import autotune, cheap_compilation, fake_cuda
 from fuzz.backends.triton_host.dynamo import DynamoFinder, install

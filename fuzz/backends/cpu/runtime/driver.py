@@ -9,22 +9,18 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
-from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.instruments import device_name
-from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits, with_gpu_sizes
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.runtime.triton_backend import TARGET
 from fuzz.backends.triton_host.knobs import knobs
-from fuzz.backends.triton_host.patching import Patch
 
 UNLIMITED = 1 << 30
 REGISTERS = 32
 """Of a thread: launchers divide by this number."""
-load_unpatched = CompiledKernel._init_handles
 
 
 class Utilities:
@@ -50,33 +46,6 @@ class Utilities:
         """A kernel of the GPU that ends while this driver is active; Triton 3.9 asks the active driver."""
         if drivers._default is not None:
             drivers._default.utils.unload_module(module)
-
-
-def load(kernel: CompiledKernel) -> None:
-    """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
-    is_first = kernel.module is None
-    try:
-        load_unpatched(kernel)
-        if is_first and knobs.gpu_limits and not isinstance(kernel.asm, Texts):
-            check_gpu_limits(kernel)
-    except Exception:
-        # Triton takes a kernel that has its launcher for loaded.
-        kernel.module = kernel._run = None
-        raise
-    kernel._module_pid = None
-    if isinstance(kernel.asm.get("c"), bytes):
-        kernel.asm["c"] = c_source(kernel)
-        kernel.asm = Texts(kernel)
-        kernel.metadata = with_gpu_sizes(kernel)
-
-
-def c_source(compiled: Any) -> str:
-    """The C text of a compiled kernel: of what `kernel[grid](...)` or `kernel.warmup(...)` returned."""
-    c: str | bytes = compiled.asm["c"]
-    return c if isinstance(c, str) else c.decode()
-
-
-PATCHES = [Patch(CompiledKernel, "_init_handles", load)]
 
 
 def launcher(src: Any, metadata: Any) -> Callable[..., None]:

@@ -5,6 +5,7 @@ No GPU is needed for that: Triton's wheel holds LLVM and ptxas.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import triton
@@ -47,11 +48,28 @@ class Texts(AsmDict):  # type: ignore[misc]
         return self[key]
 
 
+class GpuSizes:
+    """Of the metadata of a kernel: the bytes of shared memory that it takes on a GPU, compiled when they are read."""
+
+    kernel: CompiledKernel
+
+    @property
+    def shared(self) -> int:
+        size: int = compile_for_gpu(self.kernel).metadata.shared
+        return size
+
+
+@lru_cache(maxsize=64)
+def gpu_sizes_class(plain: Any) -> Any:
+    return type("KernelMetadata", (GpuSizes, plain), {})
+
+
 def with_gpu_sizes(kernel: CompiledKernel) -> Any:
-    """The metadata of a kernel, with the bytes of shared memory that it takes on a GPU: compiled when they are read."""
-    plain = type(kernel.metadata)
-    shared = property(lambda _: compile_for_gpu(kernel).metadata.shared)
-    return type(plain.__name__, (plain,), {"__slots__": (), "shared": shared})(*kernel.metadata)
+    """The metadata of a kernel, with the shared memory of a GPU."""
+    plain: Any = type(kernel.metadata)
+    metadata = gpu_sizes_class(plain)(*kernel.metadata)
+    metadata.kernel = kernel
+    return metadata
 
 
 def check_gpu_limits(kernel: CompiledKernel) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import takewhile
 from math import prod
 from os.path import basename
 from pathlib import Path
 from struct import Struct
-from types import CodeType
 from typing import Any
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
@@ -34,6 +33,7 @@ from fuzz.backends.cpu.runtime.violations import (
     Violation,
 )
 from fuzz.backends.reached_functions import find_functions
+from fuzz.backends.triton_host.cheap_compilation import compiled_source
 from fuzz.backends.triton_host.knobs import knobs
 
 Extent = tuple[int, int]
@@ -85,12 +85,6 @@ def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from expand_descriptor(kind, expression)
         elif kind != "constexpr":
             yield kind, expression
-
-
-@lru_cache(maxsize=1024)
-def compiled_source(source: str) -> CodeType:
-    """Python's code of a launcher: that of the next kernel with such arguments is the same."""
-    return compile(source, "<launcher>", "exec")
 
 
 def slot_format(kind: str) -> str:

@@ -15,15 +15,20 @@ from triton.runtime.driver import driver as drivers
 from triton.runtime.errors import OutOfResources
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.runtime import driver
+from fuzz.backends.cpu.runtime import compiled_kernel
 from fuzz.backends.cpu.runtime.activation import activations
-from fuzz.backends.triton_host import autotune, fake_cuda
+from fuzz.backends.triton_host import autotune, cheap_compilation, fake_cuda
 from fuzz.backends.triton_host.patching import Patch
 
 
 def state():
     """Everything that activation may touch."""
-    patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *driver.PATCHES)
+    patches = (
+        *fake_cuda.PATCHES,
+        *autotune.PATCHES,
+        *cheap_compilation.PATCHES,
+        *compiled_kernel.PATCHES,
+    )
     patched = [vars(patch.owner).get(patch.name, "absent") for patch in patches]
     return [*patched, backends.get("cpu"), drivers._active]
 

@@ -1,0 +1,87 @@
+"""Kernels from the cache of an earlier process: equal ones are read, and everything that changes one is seen."""
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import CompiledKernel
+
+from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime import compiled_kernel, triton_backend
+
+SOURCE = """
+import triton
+import triton.language as tl
+
+FACTOR = tl.constexpr({factor})
+
+@triton.jit
+def added(x):
+    return x + {addend}
+
+@triton.jit
+def kernel(x, out, B: tl.constexpr):
+    i = tl.arange(0, 8)
+    tl.store(out + i, added(tl.load(x + i)) * FACTOR + B)
+"""
+numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def translated(tmp_path, monkeypatch):
+    """What was translated to C, in an empty cache."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    texts = []
+    translate = triton_backend.translate
+    monkeypatch.setattr(triton_backend, "translate", lambda text, *rest: texts.append(text) or translate(text, *rest))
+    return texts
+
+
+def launch(folder: Path, factor=2, addend=1, block=0, **options):
+    """The first launch of a kernel, as in a process that has just read it: the compiled kernel, and its first value."""
+    path = folder / "kernels.py"
+    path.write_text(SOURCE.format(factor=factor, addend=addend), encoding="utf-8")
+    module = SimpleNamespace(__name__=f"kernels{next(numbers)}")
+    space = vars(module)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), space)
+    out = torch.empty(8)
+    with cpu.active():
+        compiled = space["kernel"][(1,)](torch.ones(8), out, block, **options)
+    return compiled, out[0].item()
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [({"factor": 3}, 6.0), ({"addend": 4}, 10.0), ({"block": 5}, 9.0), ({"num_warps": 8}, 4.0)],
+    ids=lambda one: "".join(one) if isinstance(one, dict) else None,
+)
+def test_what_has_changed_is_compiled(translated, tmp_path, change, value):
+    assert [launch(tmp_path)[1], launch(tmp_path)[1]] == [4.0, 4.0] and len(translated) == 1
+    compiled, out = launch(tmp_path, **change)
+    assert out == value and len(translated) == 2
+    assert compiled.metadata.num_warps == change.get("num_warps", 4)
+    assert launch(tmp_path)[1] == 4.0 and len(translated) == 2
+
+
+def test_a_kernel_is_read_as_triton_reads_it(tmp_path):
+    kernel, _ = launch(tmp_path)
+    one, other = (object.__new__(CompiledKernel) for _ in range(2))
+    with cpu.active():
+        compiled_kernel.read(one, kernel.src, kernel.metadata_group, kernel.hash)
+        compiled_kernel.read_unpatched(other, kernel.src, kernel.metadata_group, kernel.hash)
+    attributes = vars(one).keys() - {"_module_pid"}
+    assert attributes == vars(other).keys() - {"_module_pid"}
+    assert one.metadata._asdict() == other.metadata._asdict() and type(one.metadata).__name__ == "KernelMetadata"
+    for name in attributes - {"metadata", "packed_metadata"}:
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.packed_metadata == one.metadata and one.metadata.target == GPUTarget("cpu", one.metadata.target.arch, 1)
+
+
+def test_a_kernel_without_its_c_is_not_run(tmp_path):
+    kernel, _ = launch(tmp_path)
+    Path(kernel.metadata_group["kernel.c"]).unlink()
+    with pytest.raises((KeyError, OSError)):
+        launch(tmp_path)
