@@ -14,9 +14,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from fuzz.reference.envelope.input_errors import perturb_inputs_
 from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
-from fuzz.reference.envelope.rounding import RoundingLoop
+from fuzz.reference.envelope.rounding import NoiseLoops
 from fuzz.reference.envelope.summation import (
     LARGEST,
     LARGEST_PRODUCT,
@@ -30,8 +31,6 @@ __all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_s
 
 SAFETY: Final = 4.0
 """How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
-GOLDEN: Final = -7046029254386353131
-"""2^64 divided by the golden ratio, as int64."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
 
@@ -101,7 +100,7 @@ class MemberNoise:
         ranged = check_range and bits < 1024 and self.first_working < self.count
         self.scale_up = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
         self.scale_down = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
-        self._rounding = RoundingLoop(replicas, self.count, self.first_working, self.scale_up, self.scale_down)
+        self._loops = NoiseLoops(replicas, self.count, self.first_working, self.scale_up, self.scale_down)
         self.is_float32 = precision.u == 2.0**-24
         self.is_thorough = check_range
 
@@ -191,21 +190,9 @@ class MemberNoise:
         exact. No element leaves the working precision's range. 2u is a unit in the last place: half of it does not
         explain Welford's recurrence, which is up to 2.9 u*mean/deviation off.
         """
-        if not self.input_rows:
-            return
-        # All members are the same until here.
-        given, change, rank = self.first_members(t), 2 * self.precision.u, t.dim() - 1
-        magnitude = given.abs()
-        raised = (magnitude * (1 + change)).clamp_(max=self.precision.largest).copysign_(given)
-        lowered = (magnitude * (1 - change)).copysign_(given)
-        if magnitude.numel() and not float(magnitude.amax()) < math.inf:  # A NaN is not less.
-            finite = torch.isfinite(given)
-            raised, lowered = torch.where(finite, raised, given), torch.where(finite, lowered, given)
-        stack = t.view(self.replicas, self.count, *t.shape[1:])
-        mixed = _mix(magnitude.view(torch.int64), GOLDEN)
-        for row in self.input_rows:
-            chosen = _choose(magnitude, mixed, self.ids[row - 1], rank)
-            stack[:, row].copy_(torch.where(chosen, raised, lowered))
+        if self.input_rows:
+            members = [(row, self.ids[row - 1]) for row in self.input_rows]
+            perturb_inputs_(t.view(self.replicas, self.count, *t.shape[1:]), members, self.precision)
 
     def widen(self, t: Tensor) -> Tensor:
         """What is to be rounded to integers, in each member as far from the unperturbed one as its bound reaches.
@@ -276,7 +263,7 @@ class MemberNoise:
         if tiny:
             self.mark_underflow_(t, t)
         noise = self._pool("factor", factor), self._pool("tiny", 1.0) if tiny else None
-        if not self._rounding.round_(t, *noise, self.offset, eta):
+        if not self._loops.round_(t, *noise, self.offset, eta):
             for row, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
                 if tiny:
                     part.addcmul_(part.clamp(-eta, eta), self._draw("tiny", 1.0, row))
@@ -300,6 +287,16 @@ class MemberNoise:
         stray: what the sum of each replica's unperturbed terms may be off besides, (replicas, *shape).
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
+        pools = self._pool("tiny", 1.0) if tiny else None, self._pool("relative", 1.0)
+        scales = self._unit(), tiny, factor, 1 / self.precision.u
+        if not self._loops.add_error_(t, amplitude, stray, *pools, self.offset, scales):
+            self._add_error_(t, amplitude, factor, tiny, stray)
+        self.offset = (self.offset + _STRIDE) % SPAN
+        self.reduces = True
+        return t
+
+    def _add_error_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float, stray: Tensor | None) -> None:
+        """The same by torch, with the noise of the current step."""
         stack, amplitude = self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
         if self.scale_up and t.dtype is torch.float64:
             self._working(stack).add_((self._working(amplitude) * self.scale_up).mul_(0.0))
@@ -309,18 +306,11 @@ class MemberNoise:
             if factor:
                 part.addcmul_(size, self._draw("relative", 1.0, row), value=factor)
         if stray is not None:
-            self._add_stray(stack, stray)
-        self.offset = (self.offset + _STRIDE) % SPAN
-        self.reduces = True
+            wide = (stray.unsqueeze(1) if self.replicas > 1 else stray).expand(stack.shape).contiguous()
+            for row, (part, size) in self._parts(t.shape[1:], stack, wide):
+                part.addcmul_(size, self._draw("relative", 1.0, row), value=1 / self.precision.u)
         if self.scale_up:
             self.overflow_(t)
-        return t
-
-    def _add_stray(self, stack: Tensor, stray: Tensor) -> None:
-        """Perturb by the noise of the current step times `stray`, (replicas, *shape)."""
-        wide = stray.unsqueeze(1) if self.replicas > 1 else stray
-        for row, (part, size) in self._parts(stray.shape[1:], stack, wide.expand(stack.shape).contiguous()):
-            part.addcmul_(size, self._draw("relative", 1.0, row), value=1 / self.precision.u)
 
     def round_constant_(self, t: Tensor, size: float) -> Tensor:
         """Perturb by size*u: the rounding of a constant that the working format does not hold."""
@@ -379,22 +369,3 @@ class MemberNoise:
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
             return
         self._working(self.by_replica(t)).mul_(self.scale_up).mul_(self.scale_down)
-
-
-def _choose(magnitude: Tensor, mixed: Tensor, member: int, rank: int) -> Tensor:
-    """Which elements a member raises: at random, or the larger half of those along the last or the first dim.
-
-    The latter moves a variance as far as changes of this size can. `mixed` are numbers made of the magnitudes, from
-    which each member takes bits of its own. `rank` is that of one replica's tensor.
-    """
-    kind = member // 3 % 4
-    if not rank or not magnitude.numel() or kind % 2 == 0:
-        return (_mix(mixed, 2 * (member * 2654435761) + 1) & 1).to(torch.bool)
-    dim = -1 if kind == 1 else -rank
-    return magnitude > 0.5 * magnitude.amax(dim, True) + 0.5 * magnitude.amin(dim, True)
-
-
-def _mix(numbers: Tensor, factor: int) -> Tensor:
-    """Numbers of int64 times an odd number, the high bits mixed into the low ones."""
-    mixed = numbers * factor
-    return mixed.bitwise_xor_(mixed >> 31)

@@ -1,4 +1,4 @@
-"""Rounds all members of a stack in one pass over its memory, by a loop in C; torch's operations take a pass each."""
+"""Perturbs all members of a stack in one pass over its memory, by loops in C; torch's operations take a pass each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.pools import SPAN, NoisePool
 
-__all__ = ["RoundingLoop"]
+__all__ = ["NoiseLoops"]
 
 
 class Members(ctypes.Structure):
@@ -26,8 +26,14 @@ class Members(ctypes.Structure):
     )
 
 
-class RoundingLoop:
-    """Rounds the stacks of one evaluation where they lie side by side on the host and a C compiler is there."""
+class Scales(ctypes.Structure):
+    """What the parts of an error are multiplied by, as rounding.c describes it."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("eta", "tiny", "factor", "stray"))
+
+
+class NoiseLoops:
+    """Perturbs the stacks of one evaluation where they lie side by side on the host and a C compiler is there."""
 
     def __init__(self, replicas: int, members: int, first_working: int, scale_up: float, scale_down: float) -> None:
         self._members = Members(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
@@ -38,27 +44,57 @@ class RoundingLoop:
 
         `tiny` is None where nothing underflows.
         """
-        if t.dtype is not torch.float64 or not (t.is_cpu and t.is_contiguous()):
-            return False
-        function = compile_loop()
-        if function is None:
+        loops = compile_loops()
+        if loops is None or not _lies_flat(t):
             return False
         size = t.numel() // self._rows
         draw = min(size, SPAN)
         lost = None if tiny is None else tiny.address(offset, draw)
-        function(self._members, t.data_ptr(), size, factor.address(offset, draw), lost, eta)
+        loops.round_members(self._members, t.data_ptr(), size, factor.address(offset, draw), lost, eta)
+        return True
+
+    def add_error_(
+        self,
+        t: Tensor,
+        amplitude: Tensor,
+        stray: Tensor | None,
+        tiny: NoisePool | None,
+        relative: NoisePool,
+        offset: int,
+        scales: tuple[float, float, float, float],
+    ) -> bool:
+        """Do all that `MemberNoise.add_error_` does to the values, with the same bits; False where torch has to.
+
+        `scales` are the fields of `Scales`; `tiny` is None where nothing underflows.
+        """
+        loops = compile_loops()
+        if loops is None or not (_lies_flat(t) and _lies_flat(amplitude) and amplitude.shape == t.shape):
+            return False
+        if stray is not None and not _lies_flat(stray):
+            return False
+        size = t.numel() // self._rows
+        draw = min(size, SPAN)
+        addresses = t.data_ptr(), size, amplitude.data_ptr(), None if stray is None else stray.data_ptr()
+        lost = None if tiny is None else tiny.address(offset, draw)
+        loops.add_errors(self._members, *addresses, lost, relative.address(offset, draw), Scales(*scales))
         return True
 
 
+def _lies_flat(t: Tensor) -> bool:
+    """Whether a loop can walk through a tensor."""
+    return t.dtype is torch.float64 and t.is_cpu and t.is_contiguous()
+
+
 @cache
-def compile_loop() -> Any:
-    """The function of rounding.c, compiled once and kept with the kernels; None where no C compiler makes it."""
+def compile_loops() -> Any:
+    """The functions of rounding.c, compiled once and kept with the kernels; None where no C compiler makes them."""
     source = Path(__file__).with_name("rounding.c").read_text(encoding="utf-8")
     try:
-        function: Any = ctypes.CDLL(str(build_object(source, "rounding"))).round_members
+        loops: Any = ctypes.CDLL(str(build_object(source, "rounding")))
     except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
         return None
-    address = ctypes.c_void_p
-    function.argtypes = [ctypes.POINTER(Members), address, ctypes.c_int64, address, address, ctypes.c_double]
-    function.restype = None
-    return function
+    address, size, members, scales = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(Members), ctypes.POINTER(Scales)
+    loops.round_members.argtypes = [members, address, size, address, address, ctypes.c_double]
+    loops.add_errors.argtypes = [members, address, size, *[address] * 4, scales]
+    loops.round_members.restype = loops.add_errors.restype = None
+    return loops

@@ -1,4 +1,4 @@
-"""Rounding in C gives the bits of rounding by torch's operations."""
+"""The loops in C give the bits of torch's operations."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def all_magnitudes(rows: int, *shape: int) -> torch.Tensor:
 def test_bits_are_those_of_torch(
     shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert rounding.compile_loop() is not None
+    assert rounding.compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     for check_range in (False, True):
         by_loop = rounded(t, ids, check_range, replicas, tiny)
         with monkeypatch.context() as patch:
-            patch.setattr(rounding, "compile_loop", lambda: None)
+            patch.setattr(rounding, "compile_loops", lambda: None)
             by_torch = rounded(t, ids, check_range, replicas, tiny)
         assert torch.equal(by_loop.view(torch.int64), by_torch.view(torch.int64))
         assert torch.equal(by_loop[:: 1 + len(ids)].view(torch.int64), t[:: 1 + len(ids)].view(torch.int64))
@@ -49,3 +49,35 @@ def test_views_are_left_to_torch() -> None:
     turned = t.transpose(1, 2).contiguous().transpose(1, 2)
     expected = rounded(t, WORKING, True, 1, True)
     assert torch.equal(rounded(turned, WORKING, True, 1, True).view(torch.int64), expected.view(torch.int64))
+
+
+def added(
+    t: torch.Tensor, amplitude: torch.Tensor, stray: torch.Tensor | None, ids: tuple[int, ...], check_range: bool
+) -> torch.Tensor:
+    noise = MemberNoise(make_precision("libdevice"), ids, 5, check_range, None, len(t) // (1 + len(ids)))
+    return torch.cat(
+        [
+            noise.add_error_(t.clone(), amplitude.clone(), factor, tiny, stray).view(torch.int64)
+            for factor, tiny in ((1.7, 5.25), (1.7, 0.0), (0.0, 5.25))
+        ]
+    )
+
+
+@pytest.mark.parametrize("has_stray", [False, True])
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("ids", [WORKING, WITH_FLOAT64])
+@pytest.mark.parametrize("shape", [(), (3, 41), (40_000,), (0,)])
+def test_errors_of_sums_have_the_bits_of_torch(
+    shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, has_stray: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rounding.compile_loops() is not None
+    t = all_magnitudes(replicas * (1 + len(ids)), *shape)
+    # Other magnitudes than those beside them, infinities and NaN among them.
+    amplitude = t.flip(0).abs()
+    stray = all_magnitudes(replicas, *shape).abs() if has_stray else None
+    for check_range in (False, True):
+        by_loop = added(t, amplitude, stray, ids, check_range)
+        with monkeypatch.context() as patch:
+            patch.setattr(rounding, "compile_loops", lambda: None)
+            by_torch = added(t, amplitude, stray, ids, check_range)
+        assert torch.equal(by_loop, by_torch)
