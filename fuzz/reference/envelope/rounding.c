@@ -91,3 +91,67 @@ __attribute__((visibility("default"))) void add_errors(
             }
         }
 }
+
+static inline unsigned long long mix(unsigned long long number, unsigned long long factor)
+{
+    const unsigned long long product = number * factor;
+    return product ^ (unsigned long long)((i64)product >> 31);
+}
+
+struct change {
+    double up, down, largest;
+};
+
+static inline double changed(double given, int raises, const struct change *by)
+{
+    const double size = __builtin_fabs(given), raised = size * by->up;
+    if (!(size < __builtin_inf())) return given;
+    return __builtin_copysign(raises ? raised > by->largest ? by->largest : raised : size * by->down, given);
+}
+
+enum { LINES = 64 };
+
+/* Raises the larger half of each of `lines` lines that begin side by side, of `length` elements `step` apart. */
+static void raise_larger(double *t, const double *given, i64 lines, i64 length, i64 step, const struct change *by)
+{
+    double low[LINES], high[LINES], middle[LINES];
+    for (i64 line = 0; line < lines; line++) low[line] = high[line] = __builtin_fabs(given[line]), middle[line] = 0;
+    for (i64 n = 0; n < length; n++)
+        for (i64 line = 0; line < lines; line++) {
+            const double size = __builtin_fabs(given[n * step + line]);
+            low[line] = size < low[line] ? size : low[line];
+            high[line] = size > high[line] ? size : high[line];
+            if (size != size) middle[line] = size;
+        }
+    for (i64 line = 0; line < lines; line++) middle[line] += 0.5 * high[line] + 0.5 * low[line];
+    for (i64 n = 0; n < length; n++)
+        for (i64 line = 0; line < lines; line++) {
+            const double x = given[n * step + line];
+            t[n * step + line] = changed(x, __builtin_fabs(x) > middle[line], by);
+        }
+}
+
+/* Perturbs the input in one row of each replica, of whose rows all are the same: elements at random, made of their
+   magnitudes, where `length` is 0, else the larger half of each line of so many elements `step` apart. */
+__attribute__((visibility("default"))) void perturb_inputs(
+    double *stack, i64 replicas, i64 rows, i64 size, i64 row, i64 length, i64 step, i64 golden, i64 factor,
+    const struct change *by)
+{
+    for (i64 replica = 0; replica < replicas; replica++) {
+        const double *given = stack + replica * rows * size;
+        double *t = stack + (replica * rows + row) * size;
+        if (!length)
+            for (i64 n = 0; n < size; n++) {
+                const union { double number; unsigned long long bits; } magnitude = {__builtin_fabs(given[n])};
+                t[n] = changed(given[n], mix(mix(magnitude.bits, golden), factor) & 1, by);
+            }
+        else if (step == 1)
+            for (i64 start = 0; start < size; start += length)
+                raise_larger(t + start, given + start, 1, length, 1, by);
+        else
+            for (i64 start = 0; start < step; start += LINES) {
+                const i64 rest = step - start;
+                raise_larger(t + start, given + start, rest < LINES ? rest : LINES, length, step, by);
+            }
+    }
+}

@@ -14,7 +14,7 @@ from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.pools import SPAN, NoisePool
 
-__all__ = ["NoiseLoops"]
+__all__ = ["InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
 
 
 class Members(ctypes.Structure):
@@ -32,6 +32,12 @@ class Scales(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_double) for name in ("eta", "tiny", "factor", "stray"))
 
 
+class InputChange(ctypes.Structure):
+    """By which factors magnitudes are raised and lowered, and to what at most, as rounding.c describes it."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("up", "down", "largest"))
+
+
 class NoiseLoops:
     """Perturbs the stacks of one evaluation where they lie side by side on the host and a C compiler is there."""
 
@@ -45,7 +51,7 @@ class NoiseLoops:
         `tiny` is None where nothing underflows.
         """
         loops = compile_loops()
-        if loops is None or not _lies_flat(t):
+        if loops is None or not lies_flat(t):
             return False
         size = t.numel() // self._rows
         draw = min(size, SPAN)
@@ -68,9 +74,9 @@ class NoiseLoops:
         `scales` are the fields of `Scales`; `tiny` is None where nothing underflows.
         """
         loops = compile_loops()
-        if loops is None or not (_lies_flat(t) and _lies_flat(amplitude) and amplitude.shape == t.shape):
+        if loops is None or not (lies_flat(t) and lies_flat(amplitude) and amplitude.shape == t.shape):
             return False
-        if stray is not None and not _lies_flat(stray):
+        if stray is not None and not lies_flat(stray):
             return False
         size = t.numel() // self._rows
         draw = min(size, SPAN)
@@ -80,7 +86,7 @@ class NoiseLoops:
         return True
 
 
-def _lies_flat(t: Tensor) -> bool:
+def lies_flat(t: Tensor) -> bool:
     """Whether a loop can walk through a tensor."""
     return t.dtype is torch.float64 and t.is_cpu and t.is_contiguous()
 
@@ -96,5 +102,6 @@ def compile_loops() -> Any:
     address, size, members, scales = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(Members), ctypes.POINTER(Scales)
     loops.round_members.argtypes = [members, address, size, address, address, ctypes.c_double]
     loops.add_errors.argtypes = [members, address, size, *[address] * 4, scales]
-    loops.round_members.restype = loops.add_errors.restype = None
+    loops.perturb_inputs.argtypes = [address, *[size] * 8, ctypes.POINTER(InputChange)]
+    loops.round_members.restype = loops.add_errors.restype = loops.perturb_inputs.restype = None
     return loops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope import make_precision, rounding
+from fuzz.reference.envelope import input_errors, make_precision, rounding
 from fuzz.reference.envelope.noise import MemberNoise
 
 WORKING, WITH_FLOAT64 = (1, 2, 3, 9), (-2, -1, 9, 10, 12)
@@ -80,4 +80,25 @@ def test_errors_of_sums_have_the_bits_of_torch(
         with monkeypatch.context() as patch:
             patch.setattr(rounding, "compile_loops", lambda: None)
             by_torch = added(t, amplitude, stray, ids, check_range)
+        assert torch.equal(by_loop, by_torch)
+
+
+def perturbed(t: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
+    t = t.repeat_interleave(1 + len(ids), 0)
+    MemberNoise(make_precision("libdevice"), ids, 5, False, None, len(t) // (1 + len(ids))).perturb_input_(t)
+    return t.view(torch.int64)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("shape", [(), (1,), (9,), (3, 41), (5, 7, 130), (40_000,), (8, 0)])
+def test_inputs_have_the_bits_of_torch(shape: tuple[int, ...], replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rounding.compile_loops() is not None
+    # Members that raise the larger half along the last and the first dim, and two that raise elements at random.
+    ids = (2, 3, 6, 9, 12)
+    special = all_magnitudes(replicas, *shape)
+    for t in (special, special.nan_to_num(1.0, 2.0, -3.0)):
+        by_loop = perturbed(t, ids)
+        with monkeypatch.context() as patch:
+            patch.setattr(input_errors, "compile_loops", lambda: None)
+            by_torch = perturbed(t, ids)
         assert torch.equal(by_loop, by_torch)
