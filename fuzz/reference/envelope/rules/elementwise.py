@@ -43,14 +43,11 @@ def _rounded_away(value: float) -> bool:
 
 def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
     """Whether an operand is a constant that the kernel has to round."""
+    if type(value) is EnsembleTensor:
+        return False
     if type(value) is float:
         return mode.noise.precision.u > 2.0**-50 and _rounded_away(value)
-    if (
-        isinstance(value, Tensor)
-        and type(value) is not EnsembleTensor
-        and value.dim() == 0
-        and value.is_floating_point()
-    ):
+    if isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point():
         return is_rounded_constant(mode, float(value))
     return False
 
@@ -122,14 +119,16 @@ def _product(x: Any, t: Tensor) -> Product | None:
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul: one rounding, one more for a constant."""
     noise = mode.noise
+    x, y = args
     operands = align(args, noise.rows)
     t = func(*operands)
-    if t.is_floating_point() and (type(args[0]) is int or type(args[1]) is int):
+    is_floating = t.is_floating_point()
+    if is_floating and (type(x) is int or type(y) is int):
         t = noise.round_unless_integer(t, 1.0)
-    elif t.is_floating_point():
-        noise.round_(t, 2.0 if is_rounded_constant(mode, args[0]) or is_rounded_constant(mode, args[1]) else 1.0)
+    elif is_floating:
+        noise.round_(t, 2.0 if is_rounded_constant(mode, x) or is_rounded_constant(mode, y) else 1.0)
     out = wrap(mode, t)
-    if func is not aten.ldexp.Tensor and t.is_floating_point() and t.numel() <= MOST_ELEMENTS:
+    if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
         out.product = Product(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
     return keep_exponent(out, args)
 
