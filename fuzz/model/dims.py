@@ -92,7 +92,8 @@ def names(text: str) -> Iterator[str]:
 
 def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
     """The shape in elements for these dims."""
-    return tuple(evaluate(text, dims) for text in shape)
+    # Nearly all expressions are the name of a dim.
+    return tuple([dims[text] if text in dims else evaluate(text, dims) for text in shape])
 
 
 def _parse(text: str) -> ast.expr:

@@ -17,7 +17,7 @@ from fuzz.backends.execute import run
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, Unadjudicated, UsageError
 from fuzz.model import oracle_specs
-from fuzz.model.case import Case
+from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Returned, describe
@@ -114,13 +114,12 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     """Compares one call's outputs with the reference, stage by stage of the envelope."""
     worst, wrong = 0.0, 0
     together = False
-    narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
     outputs = exam.returned.calls[index].outputs
     expected = None
     for stage in range(len(STAGES)):
         if stage == FIRST_THOROUGH and worst > NARROW:
             continue
-        if stage == LAST and worst > narrow and wrong > FEW:
+        if stage == LAST and wrong > FEW and worst > narrowly(exam.case.calls[index]):
             break
         expected = evaluate_reference(exam, index, stage)
         check_shapes(exam.target, outputs, expected)
@@ -140,6 +139,11 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     if is_as_good_as_torch(exam, finding):
         return None
     return name_promise(finding, exam.target, "contract") if contract.kind == "ulps" else finding
+
+
+def narrowly(call: Call) -> float:
+    """Error over bound below which the last stage is worth its time for a call."""
+    return NARROW if call.elements() < LARGE else NARROW_LARGE
 
 
 def find_together(exam: Examination, index: int) -> Finding | None:
