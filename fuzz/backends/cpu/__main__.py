@@ -6,7 +6,6 @@ python -m fuzz.backends.cpu -m module arguments...
 
 from __future__ import annotations
 
-import gc
 import runpy
 import sys
 from pathlib import Path
@@ -22,8 +21,6 @@ def main() -> None:
     is_module = arguments[0] == "-m"
     sys.argv = arguments[is_module:]
     keep_triton_key()
-    # Modules stay: Python need not search them for garbage.
-    gc.freeze()
     with active():
         if is_module:
             sys.path.insert(0, "")
