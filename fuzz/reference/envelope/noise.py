@@ -288,7 +288,7 @@ class MemberNoise:
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
         pools = self._pool("tiny", 1.0) if tiny else None, self._pool("relative", 1.0)
-        scales = self._unit(), tiny, factor, 1 / self.precision.u
+        scales = self._unit(), tiny, factor, 0.0 if stray is None else 1 / self.precision.u
         if not self._loops.add_error_(t, amplitude, stray, *pools, self.offset, scales):
             self._add_error_(t, amplitude, factor, tiny, stray)
         self.offset = (self.offset + _STRIDE) % SPAN
