@@ -7,7 +7,6 @@ import fcntl
 import os
 import secrets
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,33 +32,27 @@ def write_file(path: Path, text: str) -> None:
 
     When it returns the file is on disk under its name, even if the machine stops then. OSError where that fails.
     """
+    replace_file(path, text.encode("utf-8", "backslashreplace"), sync=True)
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replaces a file by these bytes: others see all of them or none.
+
+    Without `sync` it may be cut short where the machine stops. OSError where it fails.
+    """
     temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
     try:
-        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        with temporary.open("xb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        if sync:
+            sync_folder(path.parent)
     except OSError:
         with suppress(OSError):
             temporary.unlink()
-        raise
-
-
-def replace_file(path: str | Path, data: bytes) -> None:
-    """Replaces a file by these bytes: others see all of them or none. Where the machine stops, it may be cut short.
-
-    OSError where that fails.
-    """
-    temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
         raise
 
 

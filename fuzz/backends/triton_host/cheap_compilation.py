@@ -12,6 +12,7 @@ import inspect
 import os
 import threading
 from functools import lru_cache
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -58,7 +59,7 @@ def put(manager: FileCacheManager, data: Any, filename: str, binary: bool = True
     if not manager.cache_dir or manager.lock_path is None:
         return str(put_through_folder(manager, data, filename, binary))
     path: str = manager._make_path(filename)
-    replace_file(path, data if isinstance(data, bytes) else str(data).encode())
+    replace_file(Path(path), data if isinstance(data, bytes) else str(data).encode())
     return path
 
 
