@@ -30,17 +30,23 @@ def events_until_death(hosts: Hosts) -> list[HostEvent]:
     return events
 
 
+def run_host(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[HostEvent]:
+    """What a host sends that runs a program in place of a worker's."""
+    monkeypatch.setattr(hosts_module, "HOST_COMMAND", (sys.executable, "-c", program))
+    hosts = Hosts(folder)
+    hosts.start(0)
+    events = events_until_death(hosts)
+    hosts.close()
+    return events
+
+
 def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosts_module, "LARGEST", 1 << 16)
     prints = "for _ in range(1000): print('x' * 10_000, file=sys.stderr)\nprint('the end', file=sys.stderr)"
     program = f"import sys\n{SENDS_READY}\n{prints}"
-    monkeypatch.setattr(hosts_module, "HOST_COMMAND", (sys.executable, "-c", program))
-    hosts = Hosts(tmp_path)
-    hosts.start(0)
-    assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
-    hosts.close()
+    assert run_host(program, tmp_path, monkeypatch) == [Ready(), HostDied("exit status 0")]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["host-0.log", "host-0.log.1"]
     assert all(path.stat().st_size < 1 << 18 for path in tmp_path.iterdir())
     logs = (tmp_path / "host-0.log.1").read_bytes() + (tmp_path / "host-0.log").read_bytes()
@@ -50,8 +56,4 @@ def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
 def test_a_host_that_prints_to_a_full_disk_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "host-0.log").symlink_to("/dev/full")
     program = f"import sys\nsys.stdout.write('x' * 100_000)\nsys.stdout.flush()\n{SENDS_READY}"
-    monkeypatch.setattr(hosts_module, "HOST_COMMAND", (sys.executable, "-c", program))
-    hosts = Hosts(tmp_path)
-    hosts.start(0)
-    assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
-    hosts.close()
+    assert run_host(program, tmp_path, monkeypatch) == [Ready(), HostDied("exit status 0")]
