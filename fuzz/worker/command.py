@@ -68,7 +68,7 @@ class HostProcess(Protocol):
         """Descriptors of which one is readable where something of it has come."""
 
     def send(self, message: bytes) -> None:
-        """Sends a message; that it has ended is told where something is received of it."""
+        """Sends a message. Where the process has ended nothing happens: `receive` reports it."""
 
     def receive(self, seconds: float) -> Received:
         """What has come; waits for something at most so long."""
