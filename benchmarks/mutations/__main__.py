@@ -112,6 +112,8 @@ def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, se
         if judged["name"] != LIVE:
             return {"result": judged["name"], "judged": judged, "cases": 0}
         ran = fuzz(text, path, folder / "found", seconds, seed)
+        if "signal" in ran:
+            raise RuntimeError(f"{text}: it cannot be fuzzed: {ran['error']}")
         found = counted(ran)
         row = {
             "cases": ran.get("cases", 0),
