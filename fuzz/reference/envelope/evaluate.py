@@ -57,9 +57,9 @@ class Expected:
     uncertainty: Tensor | None
 
     def of_replica(self, row: int) -> Expected:
-        """The part of one replica."""
-        uncertainty = None if self.uncertainty is None else self.uncertainty[row]
-        return Expected(self.value[row], self.spread[row], uncertainty)
+        """The part of one replica, on the host, where the reference of a case alone is evaluated."""
+        uncertainty = None if self.uncertainty is None else self.uncertainty[row].cpu()
+        return Expected(self.value[row].cpu(), self.spread[row].cpu(), uncertainty)
 
 
 def evaluate(

@@ -148,3 +148,18 @@ def test_what_torch_refuses_is_refused(formula: Formula, replicas: int | None) -
 def test_replicas_part_where_an_integer_decides(formula: Formula) -> None:
     with pytest.raises(Divergence):
         evaluate(lambda x, k, j: {"y": formula(x, k, j)}, given(torch.int64), CPU, replicas=COUNT)
+
+
+class OnDevice(torch.Tensor):
+    """A tensor of a device that this machine need not have."""
+
+    def cpu(self, *args: object) -> torch.Tensor:  # type: ignore[override]
+        return self.as_subclass(torch.Tensor)
+
+
+def test_the_part_of_one_replica_lies_on_the_host() -> None:
+    stacked = torch.arange(6, dtype=torch.float64).view(3, 2)
+    on_device = stacked.as_subclass(OnDevice)
+    part = Expected(on_device, on_device, on_device).of_replica(1)
+    for tensor in (part.value, part.spread, part.uncertainty):
+        assert type(tensor) is torch.Tensor and tensor.tolist() == [2.0, 3.0]
