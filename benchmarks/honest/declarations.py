@@ -150,7 +150,9 @@ def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tupl
     for place, dim in enumerate(sizes):
         taken = [attempt(declaration, sizes | {dim: other[place % 4]}, torch.float32) for other in SIZES]
         if all(one is not None for one in taken[:3]):
-            free[dim] = 1 if taken[3] is not None and attempt(declaration, sizes | {dim: 1}, torch.float32) else 2
+            # An index among the arguments may need more than two.
+            least = range(1 if taken[3] is not None else 2, min(other[place % 4] for other in SIZES[:3]) + 1)
+            free[dim] = next(size for size in least if attempt(declaration, sizes | {dim: size}, torch.float32))
     rank = max([sum(text in free for text in texts) for texts in declaration.shapes.values()], default=1)
     high = round(LARGEST ** (1 / max(rank, 1)))
     return {dim: (free[dim], high) if dim in free else (size, size) for dim, size in sizes.items()}

@@ -69,6 +69,11 @@ def test_shapes_of_results():
     assert find_shape([(sizes, (number,)) for (sizes, _), number in zip(seen, (17, 23, 5), strict=True)]) is None
 
 
+def test_a_dim_is_as_large_as_an_index_among_the_arguments_needs():
+    (made,) = declare(info("__getitem__", (torch.rand(5, 5), [1, 2], {})))
+    assert made.dims == {"x0_0": (3, 256), "x0_1": (1, 256)}
+
+
 def test_sizes_of_free_dims_differ():
     dims = dict.fromkeys("abcde", (1, 64)) | {"f": (3, 3)}
     assert free_sizes(dims, (5, 7, 11, 13)) == {"a": 5, "b": 7, "c": 11, "d": 13, "e": 6, "f": 3}
