@@ -2,7 +2,8 @@
 
 python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME] [--engine NAME]
 
-A line is {"target": NAME, "seed": N, "cases": N, "seconds": N}; the last two are limits and may be missing.
+A line is {"target": NAME, "corpus": NAME, "seed": N, "cases": N, "seconds": N}; findings go into the folder of that
+name in the corpus. The last two are limits and may be missing.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def main() -> None:
     asked = parser.parse_args()
     start_worker_server()
     for line in sys.stdin:
-        options = RunOptions(backend=asked.backend, engine=asked.engine, corpus=asked.corpus, **json.loads(line))
+        request = json.loads(line)
+        folder = asked.corpus / request.pop("corpus")
+        options = RunOptions(backend=asked.backend, engine=asked.engine, corpus=folder, **request)
         print(json.dumps(fuzz(options)), flush=True)
 
 

@@ -85,11 +85,13 @@ class Shares:
             share.busy = False
 
     def request(self, share: Share) -> dict[str, Any]:
-        """What a process is asked for; the seed is the number of earlier runs."""
+        """What a process is asked for: the seed is the number of earlier runs, and each set has a corpus, since targets
+        of two sets may have one name."""
         longer = LONGER if share.is_urgent or share.empty else 1.0
         seconds = min(self.seconds * longer, self.seconds_left())
         missing = self.cases if share.is_urgent else self.cases - share.cases
-        return {"target": share.target, "seed": share.runs, "cases": missing, "seconds": max(round(seconds, 1), 1.0)}
+        asked = {"target": share.target, "seed": share.runs, "cases": missing, "seconds": max(round(seconds, 1), 1.0)}
+        return asked | {"corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
         return not share.refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)

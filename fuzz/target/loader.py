@@ -177,7 +177,7 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
 
 
 def check_fits(case: Case, target: Target, path: Path) -> None:
-    """CorpusError where an entry's case has other arguments, options or dims than its target, which may be newer."""
+    """CorpusError where a case has other arguments, options, dims or cotangents than its target, which may be newer."""
     dims = {dim.name for dim in target.sizes}
     needed = {name for name, declared in target.tensors.items() if not declared.optional}
     for call in case.calls:
@@ -185,6 +185,7 @@ def check_fits(case: Case, target: Target, path: Path) -> None:
             ("arguments", set(call.arguments), {*needed, *(set(target.tensors) & set(call.arguments))}),
             ("options", set(call.options), set(target.options)),
             ("dims", set(call.dims), dims),
+            ("cotangents", set(call.cotangents), set(target.cotangents) & set(call.cotangents)),
         ]
         for kind, names, expected in pairs:
             if names != expected:

@@ -204,6 +204,7 @@ def test_an_entry_must_fit_its_target(gelu: Target, entry: Entry) -> None:
         "its arguments are dy": replace(call, arguments={"dy": call.arguments["dy"]}),
         "its options are eps": replace(call, options={"eps": 1}),
         "its dims are M, N": replace(call, dims={"M": 1, "N": 2}),
+        "its cotangents are y": replace(call, cotangents={"y": call.arguments["x"]}),
         "argument 'x' has 2 dims, not 1": call.with_argument("x", flat),
     }
     for message, one in wrong.items():

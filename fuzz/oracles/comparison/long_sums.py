@@ -147,7 +147,10 @@ def find_uneven(
 
 def mark_row(compared: ElementComparison, row: Row) -> ElementComparison:
     """The comparison in which those elements of the row are wrong whose residuals exceed their bounds."""
-    symptom, ratio = torch.zeros_like(compared.symptom), torch.zeros_like(compared.ratio)
+    # Contiguous, whatever the reference's result is, so that rows are views.
+    symptom, ratio = (
+        torch.zeros_like(one, memory_format=torch.contiguous_format) for one in (compared.symptom, compared.ratio)
+    )
     residual = row.residual.abs()
     values = torch.where(residual > 1, 1 + SYMPTOMS.index("value"), 0)
     symptom.view(-1, len(residual))[row.number] = values.to(symptom.dtype)

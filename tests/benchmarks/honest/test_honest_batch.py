@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[3]
 
 def test_each_line_is_answered(tmp_path):
     asked = [
-        {"target": "softmax", "seed": 1, "cases": 5, "seconds": 300},
-        {"target": "benchmarks/honest/kernels/nowhere.py:none"},
+        {"target": "softmax", "seed": 1, "cases": 5, "seconds": 300, "corpus": "own"},
+        {"target": "benchmarks/honest/kernels/nowhere.py:none", "corpus": "none"},
     ]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.honest.batch", "--corpus", tmp_path],

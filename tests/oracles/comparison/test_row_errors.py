@@ -17,14 +17,16 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.elements import ElementComparison
 from fuzz.oracles.comparison.expected import evaluate_reference
-from fuzz.oracles.comparison.long_sums import find_by_stage
-from fuzz.oracles.comparison.row_errors import ELEMENTS, RowErrors, find_uneven_row, may_be_uneven
+from fuzz.oracles.comparison.long_sums import find_by_stage, mark_row
+from fuzz.oracles.comparison.row_errors import ELEMENTS, Row, RowErrors, find_uneven_row, may_be_uneven
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
 
 Array = np.ndarray[Any, Any]
 F = np.float32
+F64 = torch.float64
 N = 1024
 
 
@@ -143,6 +145,13 @@ def test_elements_that_are_left_out_change_nothing(random: torch.Generator) -> N
 def test_where_each_element_has_a_sum_of_its_own_nothing_is_said(random: torch.Generator) -> None:
     orders, members = noise(3, 1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
     assert find_uneven_row(made_row(3 * noise(1, 200, generator=random), orders, members)) is None
+
+
+def test_a_row_of_a_result_that_is_not_contiguous_is_marked() -> None:
+    symptom, bound, ratio = (torch.zeros(3, 2, 4, dtype=kind).transpose(0, 1) for kind in (torch.int8, F64, F64))
+    marked = mark_row(ElementComparison(symptom, bound, ratio), Row(4, 3.0, torch.tensor([0.5, 2.0, 0.0, -3.0])))
+    assert marked.ratio[1, 1].tolist() == [0.5, 2.0, 0.0, 3.0] and marked.ratio.sum() == 5.5
+    assert (marked.symptom > 0).nonzero().tolist() == [[1, 1, 1], [1, 1, 3]]
 
 
 def test_short_rows_integers_and_what_agrees_are_not_asked() -> None:
