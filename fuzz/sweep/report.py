@@ -10,18 +10,7 @@ import numpy as np
 from fuzz.model.dtypes import decimal, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import (
-    Line,
-    Linear,
-    Marker,
-    Plot,
-    Scale,
-    Ticks,
-    format_tick,
-    height,
-    scale_of_ulps,
-    shown_legend,
-)
+from fuzz.report.plots.plot_data import Line, Linear, Marker, Plot, Ticks, format_tick, plot_values, scale_of_ulps
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import bits_at
@@ -156,16 +145,14 @@ def make_plots(plan: SweepPlan, counts: SweepCounts) -> list[Plot]:
 def _plot(bins: np.ndarray, x_label: str, x_ticks: Ticks, guides: Ticks) -> Plot:
     """The largest error of each bin, of values with the right and with the wrong sign."""
     y = scale_of_ulps(bins[~np.isnan(bins)].tolist())
-    markers = [marker for (kind, _), values in zip(KINDS, bins, strict=True) for marker in _markers(y, kind, values)]
     lines = [Line("guide", ((0.0, y.position(1.0)), (1.0, y.position(1.0))))]
     lines += [Line("guide", ((x, 0.0), (x, 1.0))) for x, _ in guides]
-    legend = shown_legend(KINDS, markers)
-    return Plot("", "", x_label, "largest error, ULP", x_ticks, y.ticks, tuple(markers), tuple(lines), legend)
-
-
-def _markers(y: Scale, kind: str, values: np.ndarray) -> list[Marker]:
-    indices = np.flatnonzero(~np.isnan(values))
-    return [Marker((index + 0.5) / BINS, height(y, float(values[index])), kind) for index in indices.tolist()]
+    values = [
+        Marker(index + 0.5, float(errors[index]), kind)
+        for (kind, _), errors in zip(KINDS, bins, strict=True)
+        for index in np.flatnonzero(~np.isnan(errors)).tolist()
+    ]
+    return plot_values("", "", (x_label, "largest error, ULP"), Linear(0, BINS), y, values, KINDS, lines, x_ticks)
 
 
 def _rank_ticks(plan: SweepPlan) -> Ticks:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Ticks = tuple[tuple[float, str], ...]
 MAX_TICKS = 7
@@ -114,9 +115,11 @@ NOT_FINITE = 1.06
 """Where on the y axis a value lies that is not finite: above all others."""
 
 
-@dataclass(frozen=True)
-class Marker:
-    """One value. `kind` is right, wrong or here (an element of the finding's own case on a curve)."""
+class Marker(NamedTuple):
+    """One value, by shares of the axes in a plot and by its numbers before that.
+
+    `kind` is right, wrong or here (an element of the finding's own case on a curve).
+    """
 
     x: float
     y: float
@@ -154,19 +157,29 @@ class Plot:
         return len(self.markers) <= 48
 
 
-def shown_legend(legend: Legend, markers: Iterable[Marker]) -> Legend:
-    """The items of a legend whose kind is among the markers."""
-    kinds = {marker.kind for marker in markers}
-    return tuple(item for item in legend if item[0] in kinds)
+def plot_values(
+    title: str,
+    note: str,
+    labels: tuple[str, str],
+    x: Scale,
+    y: Scale,
+    values: Sequence[Marker],
+    legend: Legend,
+    lines: Iterable[Line] = (),
+    x_ticks: Ticks | None = None,
+) -> Plot:
+    """A plot of values, with those items of a legend that are in it; without `x_ticks` with those of the scale."""
+    lines, y_ticks = tuple(lines), y.ticks
+    kinds = {value.kind for value in values} | {line.kind for line in lines}
+    if not all(math.isfinite(value.y) for value in values):
+        y_ticks = (*(tick for tick in y_ticks if tick[0] < 1 - 0.06), (NOT_FINITE, "inf"))
+    return Plot(
+        title, note, *labels, tuple(tick for tick in x_ticks or x.ticks if 0 <= tick[0] <= 1), y_ticks,
+        tuple(value._replace(x=x.position(value.x), y=height(y, value.y)) for value in values), lines,
+        tuple(item for item in legend if item[0] in kinds),
+    )  # fmt: skip
 
 
 def height(scale: Scale, value: float) -> float:
     """Where a value lies on the y axis."""
     return scale.position(value) if math.isfinite(value) else NOT_FINITE
-
-
-def y_ticks(scale: Scale, values: Iterable[float]) -> Ticks:
-    """The scale's ticks, and one for what is not finite if there is such a value."""
-    if all(math.isfinite(value) for value in values):
-        return scale.ticks
-    return (*(tick for tick in scale.ticks if tick[0] < 1 - 0.06), (NOT_FINITE, "inf"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import verdict_lines
-from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
 if TYPE_CHECKING:
@@ -96,9 +94,9 @@ class EntryView:
         if finding and finding.call:
             yield "shown by", f"call {finding.call + 1}"
 
-    @cached_property
-    def plots(self) -> list[Plot]:
-        return make_plots(self.result) if self.result else []
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        return self.result.plots if self.result else ()
 
     @property
     def missing(self) -> Iterator[str]:

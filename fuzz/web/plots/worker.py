@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
@@ -20,7 +20,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, OutOfMemory, Returned, describe
 from fuzz.model.recipes.torch_values import from_bits as tensor_of
-from fuzz.oracles.diagnosis import DiagnosisContext, make_context
+from fuzz.oracles.diagnosis import make_context
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
@@ -30,14 +30,15 @@ from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
 from fuzz.target import loader
 from fuzz.target.spec import Launcher, Target
-from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotRequest, PlotResult
+from fuzz.web.plots.error_plots import ErrorCurve, error_in_ulp, make_plots
+from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 
 FATAL_SYMPTOMS = ("died", "hung", "out-of-memory")
 """Symptoms of cases that are not run again for plots."""
 MAX_POINTS = 1024
-"""Elements of one output that are plotted, and points of a curve."""
+"""Points of a curve."""
 
 
 def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
@@ -107,18 +108,14 @@ class PlotWorker:
             seen = make_context(Examination(self.target, self.launcher, entry.case, self.backend, outcome))
         except FuzzError as error:
             return PlotResult(why=f"nothing to draw: {one_line(error)}")
-        outputs = tuple(output_errors(seen, output) for output in seen.got if seen.got[output].numel())
-        return PlotResult(outputs, self.curves(entry), "" if outputs else "nothing to draw: no floating output")
-
-    def curves(self, entry: Entry) -> tuple[ErrorCurve, ...]:
-        """The error along the one argument of an elementwise target; none for others."""
-        finding = entry.finding
-        if finding is None or finding.as_accuracy.oracle != ACCURACY.name:
-            return ()
-        try:
-            return (self.curve(entry, finding.outputs[0]),)
-        except (UsageError, OverflowError):
-            return ()
+        if not any(output.numel() for output in seen.got.values()):
+            return PlotResult(why="nothing to draw: no floating output")
+        finding, curve = entry.finding, None
+        if finding and finding.as_accuracy.oracle == ACCURACY.name:
+            # The target may not be elementwise.
+            with suppress(UsageError, OverflowError):
+                curve = self.curve(entry, finding.outputs[0])
+        return PlotResult(tuple(make_plots(seen, curve)))
 
     def curve(self, entry: Entry, output: str) -> ErrorCurve:
         """The kernel at values around the finding's, the other arguments as they are there. UsageError where none."""
@@ -142,37 +139,10 @@ class PlotWorker:
         inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
         want, kind = kernel.rounding.expected(inputs, members=1).value, named_dtype(DTYPE_NAMES[got.dtype])
         error, wrong_sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
-        x = from_bits(bits, plan.kind)
-        return ErrorCurve(output, swept, dtype, settings, floats(x), floats(error.numpy()), tuple(wrong_sign.tolist()))
-
-
-def output_errors(seen: DiagnosisContext, output: str) -> OutputErrors:
-    """One output; of a large one all kinds of wrong elements and others evenly."""
-    got, want, bound = (part[output].reshape(-1).numpy() for part in (seen.got, seen.want, seen.bound))
-    wrong = seen.wrong[output].reshape(-1).numpy() if output in seen.wrong else np.zeros(got.size, dtype=bool)
-    indices = choose_elements(wrong)
-    kind, shape = seen.kind(output), seen.got[output].shape
-    error = ulps(torch.from_numpy(got[indices]), torch.from_numpy(want[indices]), kind).numpy()
-    inputs = {name: x.reshape(-1).numpy() for name, x in seen.inputs.items() if x.shape == shape}
-    return OutputErrors(
-        output, kind.name, tuple(shape), got.size, tuple(indices.tolist()), floats(got[indices]),
-        floats(want[indices]), floats(bound[indices]), floats(error), tuple(wrong[indices].tolist()),
-        {name: floats(x[indices]) for name, x in inputs.items()},
-    )  # fmt: skip
-
-
-def choose_elements(wrong: np.ndarray) -> np.ndarray:
-    """Indices of at most MAX_POINTS elements in order: all of a few, else half of them wrong ones if there are."""
-    if wrong.size <= MAX_POINTS:
-        return np.arange(wrong.size)
-    hit = np.flatnonzero(wrong)
-    some = hit[np.linspace(0, hit.size - 1, min(hit.size, MAX_POINTS // 2)).astype(np.int64)]
-    evenly = np.linspace(0, wrong.size - 1, MAX_POINTS - some.size).astype(np.int64)
-    return np.unique(np.concatenate([some, evenly]))
-
-
-def floats(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(map(float, values))
+        rows = zip(from_bits(bits, plan.kind).tolist(), error.tolist(), wrong_sign.tolist(), strict=True)
+        values = [error_in_ulp(swept, x, far, "wrong" if wrong else "right") for x, far, wrong in rows]
+        note = ", ".join([dtype, f"{len(values)} values", *(f"{name} = {text}" for name, text in settings.items())])
+        return ErrorCurve(output, swept, note, values)
 
 
 def element(entry: Entry, name: str, index: int) -> float:
