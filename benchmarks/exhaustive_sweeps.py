@@ -60,7 +60,7 @@ def timed(asked: str, kernel: SweptKernel) -> None:
     torch.cuda.reset_peak_memory_stats()
     print(format_table(plan, total), flush=True)
     if kernel.rounding.pool:
-        kernel.rounding.pool.stop()
+        kernel.rounding.pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:

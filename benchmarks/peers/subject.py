@@ -102,7 +102,7 @@ class Subject:
     def alone(self) -> bool:
         """Whether the counterexample fails by itself, without the calls that this process made before it."""
         try:
-            return bool(self.untouched.map([pickle.dumps(self.failed)])[0])
+            return bool(self.untouched.compute([pickle.dumps(self.failed)])[0])
         except EOFError:
             # It ended the process.
             return True

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.model.dtypes import Bits, DType, from_bits
+from fuzz.model.dtypes import Bits, from_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
@@ -17,6 +17,7 @@ from fuzz.oracles.comparison.expected import STAGES, stage_options
 from fuzz.reference.envelope import merge_members
 from fuzz.sweep.count_errors import ComparedValues, find_regions
 from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import WrongValue
 
 
@@ -64,14 +65,16 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
     return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
 
 
-def worst_values(kind: DType, bits: Sequence[Bits], violations: Violations, part: int) -> list[WrongValue]:
-    """The worst value of each region and symptom. `bits` are those of the swept arguments at the violations."""
-    x = torch.from_numpy(from_bits(bits[0], kind)).nan_to_num()
-    regions, symptoms = find_regions(x, kind.smallest_normal).numpy(), violations.symptoms.numpy()
+def worst_values(plan: SweepPlan, request: int, bits: Sequence[Bits], violations: Violations) -> list[WrongValue]:
+    """The worst value of each region and symptom. `bits` are those of the swept arguments in the request."""
+    bits = [words[violations.indices.numpy()] for words in bits]
+    x = torch.from_numpy(from_bits(bits[0], plan.kind)).nan_to_num()
+    regions, symptoms = find_regions(x, plan.kind.smallest_normal).numpy(), violations.symptoms.numpy()
     ratios = violations.ratios.numpy()
     order = np.argsort(-ratios, kind="stable")
     _, first = np.unique(np.stack([regions, symptoms], 1)[order], axis=0, return_index=True)
-    return [
-        WrongValue(part, int(regions[i]), SYMPTOMS[symptoms[i] - 1], tuple(int(words[i]) for words in bits), ratio)
-        for i, ratio in zip(order[first].tolist(), ratios[order[first]].tolist(), strict=True)
-    ]
+    found = []
+    for i, ratio in zip(order[first].tolist(), ratios[order[first]].tolist(), strict=True):
+        part, words = plan.part_of(request, bits[0][i]), tuple(int(each[i]) for each in bits)
+        found.append(WrongValue(part, int(regions[i]), SYMPTOMS[symptoms[i] - 1], words, ratio))
+    return found

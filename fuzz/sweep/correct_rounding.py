@@ -108,7 +108,7 @@ class CorrectRounding:
         end = start + SECONDS - self.seconds_spent
         chunks = ({name: column[at : at + size] for name, column in numbers.items()} for at in range(0, count, size))
         requests = ((chunk, self.output, end) for chunk in chunks)
-        for answer in self.pool.map(requests) if self.pool else map(self.exact, requests):
+        for answer in self.pool.compute(requests) if self.pool else map(self.exact, requests):
             if answer is None:
                 break
             values += answer

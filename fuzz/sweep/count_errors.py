@@ -94,9 +94,9 @@ def count_regions(regions: Tensor, error: Tensor, steps: Tensor) -> SweepCounts:
     counts = SweepCounts()
     counts.values += torch.bincount(regions, minlength=len(REGIONS) + 1)[:-1].cpu().numpy()
     for region in np.flatnonzero(counts.values).tolist():
-        error_here, steps_here = (torch.where(regions == region, each, 0.0) for each in (error, steps))
-        counts.ulp_sum[region], counts.ulp_max[region] = error_here.sum().item(), error_here.max().item()
-        counts.ordinal_sum[region], counts.ordinal_max[region] = steps_here.sum().item(), steps_here.max().item()
+        for unit, each in enumerate((error, steps)):
+            here = torch.where(regions == region, each, 0.0)
+            counts.sums[unit, region], counts.maxima[unit, region] = here.sum().item(), here.max().item()
     return counts
 
 

@@ -21,8 +21,8 @@ _function: Callable[[Any], Any]
 """What this process computes, where it is one of a pool."""
 
 
-class ForkPool:
-    """Processes that compute function(request). What raises there is raised by `map`.
+class ForkPool(ProcessPoolExecutor):
+    """Processes that compute function(request). What raises there is raised by `compute`.
 
     They end by a message and never by a signal, since they have the signal handlers of the process that made them.
     """
@@ -30,20 +30,16 @@ class ForkPool:
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         # A worker is a daemon, to which multiprocessing would give no processes of its own.
         vars(current_process())["_config"]["daemon"] = False
-        self.executor = ProcessPoolExecutor(count, get_context("fork"), _start, (function,))
+        super().__init__(count, get_context("fork"), _start, (function,))
         with warnings.catch_warnings():
             # Other threads hold nothing that the copies need: they compute on one thread, and never on the GPU.
             warnings.simplefilter("ignore", DeprecationWarning)
             # The first request forks all of them.
-            self.executor.submit(os.getpid).result()
+            self.submit(os.getpid).result()
 
-    def map(self, requests: Iterable[Any]) -> list[Any]:
+    def compute(self, requests: Iterable[Any]) -> list[Any]:
         """function(request) of each, in their order. BrokenProcessPool where one of the processes ended."""
-        return list(self.executor.map(_compute, requests))
-
-    def stop(self) -> None:
-        """Ends them as soon as none computes."""
-        self.executor.shutdown(cancel_futures=True)
+        return list(self.map(_compute, requests))
 
 
 def spare_processes() -> int:

@@ -34,13 +34,11 @@ class SweptKernel:
     target: Target
     launcher: Launcher
     backend: Backend
-    rounding: CorrectRounding
 
-    @classmethod
-    def of(cls, plan: SweepPlan, target: Target, launcher: Launcher, backend: Backend) -> SweptKernel:
+    def __post_init__(self) -> None:
+        plan, target = self.plan, self.target
         arithmetic = make_precision(BACKENDS[plan.backend].arithmetic, target.accumulate, target.dot)
-        rounding = CorrectRounding(target, plan.output, arithmetic, plan.options, pairs=plan.pairs)
-        return cls(plan, target, launcher, backend, rounding)
+        self.rounding = CorrectRounding(target, plan.output, arithmetic, plan.options, pairs=plan.pairs)
 
     @classmethod
     def load(cls, plan: SweepPlan) -> SweptKernel:
@@ -49,7 +47,7 @@ class SweptKernel:
         A large sweep has too many doubtful values for one processor to decide: they get a pool.
         """
         launcher = load_launcher(WorkerConfig(plan.text, plan.planted, plan.backend))
-        kernel = cls.of(plan, *launcher, named_backend(plan.backend))
+        kernel = cls(plan, *launcher, named_backend(plan.backend))
         if plan.large and spare_processes() > 0:
             kernel.rounding.pool = ForkPool(kernel.rounding.exact, spare_processes())
         return kernel

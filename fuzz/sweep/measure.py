@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -65,14 +64,12 @@ def measure_part(kernel: SweptKernel, request: int) -> SweepCounts | LastRespons
     counts.bins = bin_errors(shares.to(error.device), compared.inputs[plan.swept[0]], error, wrong)
     violations = find_violations(kernel, compared)
     counts.symptoms = Counter(violations.names)
-    found = worst_values(plan.kind, [words[violations.indices.numpy()] for words in bits], violations, request)
-    counts.worst = [replace(value, part=plan.part_of(request, value.bits[0])) for value in found]
+    counts.worst = worst_values(plan, request, bits, violations)
     return counts
 
 
 def _set_runs(counts: SweepCounts, x: Doubles, wrong: np.ndarray) -> None:
     """Runs of wrong signs along the first argument; of pairs a value counts where any of its pairs is wrong."""
     starts = np.flatnonzero(np.concatenate([[True], (x[1:] != x[:-1]) & ~(np.isnan(x[1:]) & np.isnan(x[:-1]))]))
-    wrong_at = np.logical_or.reduceat(wrong, starts)
-    counts.sign_runs = find_runs(x[starts], wrong_at)
-    counts.first_open, counts.last_open = bool(wrong_at[0]), bool(wrong_at[-1])
+    counts.sign_runs = find_runs(x[starts], np.logical_or.reduceat(wrong, starts))
+    counts.first, counts.last = float(x[0]), float(x[-1])

@@ -127,7 +127,7 @@ def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
     """The largest error over all values, which only an exhaustive sweep knows; empty for others."""
     if not plan.exhaustive or counts.other["nonfinite"]:
         return ""
-    most = float(counts.ulp_max.max())
+    most = float(counts.maxima[0].max())
     what = f"an error of at most {format_number(most)} ULP" if most else "correct rounding"
     return f"; {what} over all values, for {plan.backend} and these settings"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,35 +47,33 @@ class WrongValue:
         return SYMPTOM_NAMES.index(self.symptom), -self.ratio
 
 
-def zeros(size: int = len(REGIONS)) -> Any:
-    return field(default_factory=lambda: np.zeros(size))
+def zeros(*shape: int) -> Any:
+    return field(default_factory=lambda: np.zeros(shape))
 
 
 @dataclass
 class SweepCounts:
     """Counts of one part, or of several in the order of the first argument's values.
 
-    By region: `values`, and of their errors in units in the last place and in ordinals (steps in the order of values)
-    sum and maximum. `over` is by limit, `other` by name. `sign_runs` are maximal runs of swept values whose result has
-    the wrong sign; `first_open` and `last_open` say whether the first and the last run touch the ends of what was
-    counted. `worst` holds the worst value of each region and symptom that breaks the contract, `failed` the parts in
+    `values` are by region, as are `sums` and `maxima` of their errors, first in units in the last place, then in
+    ordinals (steps in the order of values). `over` is by limit, `other` by name. `sign_runs` are maximal runs of swept
+    values whose result has the wrong sign; `first` and `last` are the ends of what was counted, NaN where no sign is
+    wrong. `worst` holds the worst value of each region and symptom that breaks the contract, `failed` the parts in
     which the kernel did not return, with the reason. `bins`, of shape (view, kind, BINS), are the plot's: the largest
     error in each bin, NaN where none is. Views: all values by their rank in the order of values, and -NEAR to NEAR by
     value. Kinds: values whose sign is right, and those whose sign is wrong.
     """
 
     count: int = 0
-    values: Doubles = zeros()
-    ulp_sum: Doubles = zeros()
-    ulp_max: Doubles = zeros()
-    ordinal_sum: Doubles = zeros()
-    ordinal_max: Doubles = zeros()
+    values: Doubles = zeros(len(REGIONS))
+    sums: Doubles = zeros(2, len(REGIONS))
+    maxima: Doubles = zeros(2, len(REGIONS))
     over: Doubles = zeros(len(OVER))
     other: Counter[str] = field(default_factory=Counter)
     symptoms: Counter[str] = field(default_factory=Counter)
     sign_runs: list[tuple[float, float]] = field(default_factory=list)
-    first_open: bool = False
-    last_open: bool = False
+    first: float = math.nan
+    last: float = math.nan
     worst: list[WrongValue] = field(default_factory=list)
     failed: list[tuple[int, str]] = field(default_factory=list)
     bins: Doubles = field(default_factory=lambda: np.full((2, 2, BINS), np.nan))
@@ -82,28 +81,20 @@ class SweepCounts:
     def add(self, part: SweepCounts) -> None:
         """Adds the part that follows."""
         self.count += part.count
-        for name in ("values", "ulp_sum", "ordinal_sum", "over"):
-            setattr(self, name, getattr(self, name) + getattr(part, name))
-        self.ulp_max = np.maximum(self.ulp_max, part.ulp_max)
-        self.ordinal_max = np.maximum(self.ordinal_max, part.ordinal_max)
+        self.values += part.values
+        self.sums += part.sums
+        self.maxima = np.maximum(self.maxima, part.maxima)
+        self.over += part.over
         self.other += part.other
         self.symptoms += part.symptoms
-        self._join_runs(part)
+        runs = list(part.sign_runs)
+        if self.sign_runs and runs and (self.sign_runs[-1][1], runs[0][0]) == (self.last, part.first):
+            runs[0] = (self.sign_runs.pop()[0], runs[0][1])
+        self.sign_runs += runs
+        self.last = part.last
         self.worst = keep_worst([*self.worst, *part.worst])
         self.failed += part.failed
         self.bins = np.fmax(self.bins, part.bins)
-
-    def _join_runs(self, part: SweepCounts) -> None:
-        if not part.sign_runs:
-            self.last_open = False
-            return
-        if not self.sign_runs:
-            self.first_open = part.first_open
-        new = list(part.sign_runs)
-        if self.sign_runs and self.last_open and part.first_open:
-            new[0] = (self.sign_runs.pop()[0], new[0][1])
-        self.sign_runs += new
-        self.last_open = part.last_open
 
     @property
     def wrong(self) -> int:
@@ -112,16 +103,16 @@ class SweepCounts:
 
     def regions(self) -> list[dict[str, Any]]:
         """The rows of the table, as the JSON value has them."""
-        divisor = np.maximum(self.values, 1)
+        means = self.sums / np.maximum(self.values, 1)
         return [
             {
                 "name": name,
                 "range": RANGES[i],
                 "count": int(self.values[i]),
-                "mean_ulp": float(self.ulp_sum[i] / divisor[i]),
-                "max_ulp": float(self.ulp_max[i]),
-                "mean_ordinal": float(self.ordinal_sum[i] / divisor[i]),
-                "max_ordinal": int(self.ordinal_max[i]),
+                "mean_ulp": float(means[0, i]),
+                "max_ulp": float(self.maxima[0, i]),
+                "mean_ordinal": float(means[1, i]),
+                "max_ordinal": int(self.maxima[1, i]),
             }
             for i, name in enumerate(REGIONS)
         ]

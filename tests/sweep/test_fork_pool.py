@@ -19,23 +19,23 @@ def doubled(value: float) -> float:
 def test_a_pool_shares_out_work_in_order_and_raises_what_its_processes_raise() -> None:
     pool = ForkPool(doubled, 2)
     try:
-        assert pool.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and pool.map([]) == []
+        assert pool.compute(range(7)) == [0, 2, 4, 6, 8, 10, 12] and pool.compute([]) == []
         with pytest.raises(TypeError):
-            pool.map([1, None, 3])
-        assert pool.map(iter([5])) == [10]
+            pool.compute([1, None, 3])
+        assert pool.compute(iter([5])) == [10]
     finally:
-        pool.stop()
+        pool.shutdown(cancel_futures=True)
 
 
 def test_a_pool_ends_beside_others_forked_later() -> None:
     """Those hold copies of the first ones' pipes."""
     first, second = ForkPool(abs, 1), ForkPool(abs, 1)
-    stopping = Thread(target=first.stop, daemon=True)
+    stopping = Thread(target=first.shutdown, kwargs={"cancel_futures": True}, daemon=True)
     stopping.start()
     stopping.join(10)
     ended = not stopping.is_alive()
-    assert second.map([-1, 2]) == [1, 2]
-    second.stop()
+    assert second.compute([-1, 2]) == [1, 2]
+    second.shutdown(cancel_futures=True)
     assert ended
 
 
@@ -44,8 +44,8 @@ def test_a_pool_ends_in_a_process_that_handles_signals() -> None:
     handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         pool = ForkPool(abs, 2)
-        assert pool.map([-1, 2, -3]) == [1, 2, 3]
-        stopping = Thread(target=pool.stop, daemon=True)
+        assert pool.compute([-1, 2, -3]) == [1, 2, 3]
+        stopping = Thread(target=pool.shutdown, kwargs={"cancel_futures": True}, daemon=True)
         stopping.start()
         stopping.join(60)
         assert not stopping.is_alive()
@@ -56,5 +56,5 @@ def test_a_pool_ends_in_a_process_that_handles_signals() -> None:
 def test_a_process_that_ends_is_an_error_and_no_wait() -> None:
     pool = ForkPool(os._exit, 2)
     with pytest.raises(BrokenProcessPool):
-        pool.map([3])
-    pool.stop()
+        pool.compute([3])
+    pool.shutdown(cancel_futures=True)

@@ -132,7 +132,7 @@ class PlotWorker:
             self.target, self.config.target, dtype=dtype, backend=self.backend.name, planted=self.config.planted,
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
-        kernel = SweptKernel.of(plan, self.target, self.launcher, self.backend)
+        kernel = SweptKernel(plan, self.target, self.launcher, self.backend)
         bits = sample_around(held[swept], plan.kind)
         tensors = kernel.make_tensors([tensor_of(bits, plan.kind, self.backend.device)])
         got = kernel.run(tensors).cpu()
