@@ -73,7 +73,6 @@ class ProblemDescription:
     outputs: Mapping[str, ArgumentDescription] = field(default_factory=dict)
     unvaried: Mapping[str, str] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
-    kernels_expected: bool = True
     variants: tuple[Variant, ...] = ()
     dot: str = "ieee"
 

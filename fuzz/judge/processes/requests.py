@@ -274,6 +274,5 @@ class ScriptReport:
     findings: tuple[Finding, ...]
     kernels: tuple[str, ...]
     raised: str = ""
-    missing_module: bool = False
     digest: str = ""
     order: int | None = None

@@ -53,7 +53,7 @@ def run_script(path: Path, order: int | None = None) -> ScriptReport:
     sys.path.insert(0, str(path.parent))
     before, sys.modules[MODULE] = sys.modules.get(MODULE), module
     arguments, sys.argv = sys.argv, [str(path)]
-    printed, raised, missing = io.StringIO(), "", False
+    printed, raised = io.StringIO(), ""
     torch.manual_seed(0)
     try:
         with OnDevice(DEFAULT.device), DEFAULT.session(order) as session:
@@ -63,7 +63,7 @@ def run_script(path: Path, order: int | None = None) -> ScriptReport:
                 except SystemExit:
                     pass
                 except Exception as error:
-                    raised, missing = one_line(error), isinstance(error, ImportError)
+                    raised = one_line(error)
             accesses = (*session.accesses(), *allocations.outside_writes({}))
             kernels = tuple(session.kernels())
     finally:
@@ -71,7 +71,7 @@ def run_script(path: Path, order: int | None = None) -> ScriptReport:
         if before is not None:
             sys.modules[MODULE] = before
     findings = tuple(map(as_finding, accesses))
-    return ScriptReport(findings, kernels, raised, missing, digest(printed.getvalue(), vars(module)), order)
+    return ScriptReport(findings, kernels, raised, digest(printed.getvalue(), vars(module)), order)
 
 
 def as_finding(access: Access) -> Finding:
