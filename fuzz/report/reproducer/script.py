@@ -34,7 +34,6 @@ from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
-from fuzz.report.reproducer.embedded_files import embed
 from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
@@ -78,8 +77,8 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         futures=futures(main),
         check=check,
         launch=launch.as_dict() if launch else {},
+        files={repr(name): literal(text) for name, text in sources.imported_modules().items()},
         pieces=[
-            *embed(sources.embedded()),
             *group_lines(text for text in body if text != "import torch"),
             *helpers([compute, *(["make_writable"] if written else [])], check),
         ],
@@ -114,6 +113,12 @@ def docstring(*lines: str) -> str:
     """A docstring of these lines, whatever they hold."""
     text = "\n".join(map(printable, lines)).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{text}\n"""'
+
+
+def literal(text: str) -> str:
+    """A string literal that stays readable where the text allows it."""
+    plain = "'''" not in text and not text.endswith(("'", "\\"))
+    return f"r'''{text}'''" if plain else repr(text)
 
 
 def group_lines(pieces: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 
 from fuzz.errors import TargetError
-from fuzz.report.reproducer.embedded_files import imported_beside
 
 PACKAGE = Path(__file__).parents[2]
 PREFIX = "fuzz_"
@@ -125,12 +124,19 @@ class SourceCollector:
                     yield text
                 imported |= {text} if isinstance(node, ast.Import | ast.ImportFrom) else set()
 
-    def embedded(self) -> Iterator[Path]:
-        """The files beside a module that what is needed of it imports as a module, or while a function runs."""
+    def imported_modules(self) -> dict[str, str]:
+        """Name -> text of files that are imported as modules or while a function runs, and of those beside them."""
+        pending, found = list[Path](), dict[Path, str]()
         for module in self.modules.values():
             for node in module.tree.body if not module.package else []:
                 if isinstance(node, ast.Import) or id(node) in module.needed:
-                    yield from imported_beside(node, module.folder)
+                    pending += imported_beside(node, module.folder)
+        while pending:
+            path = pending.pop()
+            if path not in found:
+                found[path] = path.read_text(encoding="utf-8")
+                pending += imported_beside(ast.parse(found[path]), path.parent)
+        return {path.name: found[path] for path in sorted(found)}
 
     def effects(self, module: Module) -> Iterator[ast.stmt]:
         """Top-level statements that bind no name and declare nothing, such as a setting of the environment."""
@@ -155,6 +161,17 @@ class SourceCollector:
         if id(node) not in module.needed and not effect:
             return ""
         return package_text(module, node) if module.package else target_text(module, node, self.declaring(module))
+
+
+def imported_beside(node: ast.AST, folder: Path) -> Iterator[Path]:
+    """The files in `folder` that are imported anywhere in a statement."""
+    for part in ast.walk(node):
+        modules = [part.module] if isinstance(part, ast.ImportFrom) and not part.level else []
+        modules += [alias.name for alias in part.names] if isinstance(part, ast.Import) else []
+        for name in filter(None, modules):
+            path = folder / f"{name}.py"
+            if name.isidentifier() and path.is_file():
+                yield path
 
 
 def of_fuzz(name: str | None) -> bool:

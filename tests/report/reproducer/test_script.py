@@ -20,7 +20,7 @@ from fuzz.model.recipes import recipe
 from fuzz.report.reproducer.script import script
 from fuzz.report.reproducer.source import SourceCollector
 from fuzz.report.text import replay_command
-from fuzz.target.loader import load_planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.text import printable_lines
 
@@ -185,3 +185,42 @@ def test_an_option_that_is_not_finite_is_an_expression_in_a_script(layernorm: Ta
     call = replace(saved.case.last, options={"eps": float("inf")})
     text = script(replace(saved, case=replace(saved.case, calls=(call,))), layernorm, None, "x")
     assert 'options_0 = dict(eps=float("inf"))' in text.replace("'", '"')
+
+
+IMPORTS = """import torch
+import whole
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+
+@target(x=tensor(N), reference=lambda x: dict(y=2 * x))
+def imports(x):
+    from wrong import scale
+    return dict(y=scale(x) + whole.ZERO)
+
+def unused(x):
+    import other
+"""
+
+
+def test_files_that_functions_import_are_in_the_script(tmp_path: Path) -> None:
+    """Those that they import themselves as well."""
+    folder, beside = tmp_path / "files", tmp_path / "programs"
+    folder.mkdir()
+    beside.mkdir()
+    texts = {
+        "wrong.py": "from factor import FACTOR\n\n\ndef scale(x):\n    return FACTOR * x\n",
+        "factor.py": "FACTOR = 20  # '''quoted\\'''\n", "whole.py": "ZERO = 0\n", "other.py": "raise ImportError\n",
+        "imports.py": IMPORTS,
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    case = Case("imports", (Call({"N": 1}, {"x": Argument(("N",), "float32", recipe("normal", 1))}),))
+    saved = Entry(case, Finding("accuracy", ("y",), "value", "m"), provenance=Provenance(backend="cpu"))
+    program = script(saved, load(str(folder / "imports.py")), None, "fuzz replay x")
+    assert "raise ImportError" not in program
+    assert [one.code for one in run_programs(beside, [program])] == [1]
+
+
+def test_a_script_without_such_files_has_no_statement_for_them(layernorm: Target) -> None:
+    assert "EMBEDDED" not in script(entry(layernorm, "mutation", "written", ("dy",)), layernorm, None, "fuzz replay x")
