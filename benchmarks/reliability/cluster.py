@@ -70,8 +70,8 @@ class MeasuredHosts(RemoteHosts):
     def send(self, number: int, request: Request) -> None:
         super().send(number, replace(request, plan=PLAN) if isinstance(request, Slice) else request)
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
-        for number, event in super().collect(seconds):
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
+        for number, event in super().receive(seconds):
             if type(event) is Progress and event.cases:
                 self.now[number] = WorkerProgress(event.plans, event.cases)
             if isinstance(event, RequestEnded):

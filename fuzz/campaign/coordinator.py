@@ -12,12 +12,12 @@ from pathlib import Path
 from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.hosts.hosts import Hosts
-from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
+from fuzz.campaign.planner import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
-from fuzz.report.notify import finding_document
+from fuzz.report.notify import event_document
 from fuzz.worker.clock import boot_id
 
 HEARTBEAT_SECONDS = 5.0
@@ -53,7 +53,6 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.planner = RequestPlanner(self.config, self.state)
         self.slots = [WorkerSlot(number) for number in range(self.config.workers)]
-        self._unnotified: dict[tuple[int, str], protocol.EntrySaved] = {}
         self._last_heartbeat, self._last_progress = -HEARTBEAT_SECONDS, self.state.clock.monotonic()
 
     def run(self) -> str:
@@ -116,7 +115,7 @@ class Coordinator:
         slot.last_event, slot.last_event_wall = slot.began, self.state.clock.wall()
 
     def _collect(self) -> None:
-        for number, event in self.hosts.collect(POLL_SECONDS):
+        for number, event in self.hosts.receive(POLL_SECONDS):
             self._handle(self.slots[number], event)
 
     def _watch(self) -> None:
@@ -187,17 +186,15 @@ class Coordinator:
 
     def _notify_of(self, slot: WorkerSlot, name: str) -> None:
         """Notifies the user's command of a new finding, once."""
-        if (event := self._unnotified.pop((slot.number, name), None)) is not None:
-            job = self.state.jobs[slot.job]
-            finding = {**event.finding, "id": name, "path": event.path}
-            names = job.target, job.planted or None, event.backend, job.seed, self.state.campaign.name
-            self.notify(finding_document(finding, *names))
+        if (event := slot.unnotified.pop(name, None)) is not None:
+            job, finding = self.state.jobs[slot.job], {**event.finding, "id": name, "path": event.path}
+            run = {"target": job.target, "planted": job.planted or None, "backend": event.backend, "seed": job.seed}
+            self.notify(event_document("finding", campaign=self.state.campaign.name, **run, finding=finding))
 
     def _notify_of_rest(self, slot: WorkerSlot) -> None:
         """Notifies of the new findings of a slice that had no time to grade them."""
-        for number, name in list(self._unnotified):
-            if number == slot.number:
-                self._notify_of(slot, name)
+        for name in list(slot.unnotified):
+            self._notify_of(slot, name)
 
     def _update_slice(
         self, slot: WorkerSlot, running: RunningSlice, event: protocol.Progress | protocol.Hit | protocol.FindingTriaged
@@ -208,9 +205,9 @@ class Coordinator:
                 if new := self.state.add_saved(running, event):
                     self.state.say(f"new finding: {event.path}")
                 name, replaced = Path(event.path).stem, Path(event.replaced).stem
-                before = [self._unnotified.pop((slot.number, one), None) for one in (name, replaced)]
+                before = [slot.unnotified.pop(one, None) for one in (name, replaced)]
                 if new or any(before):
-                    self._unnotified[slot.number, name] = event
+                    slot.unnotified[name] = event
             case protocol.Hit():
                 self.state.add_hit(running, event)
             case protocol.FindingTriaged(name):
@@ -219,8 +216,8 @@ class Coordinator:
                 self.state.update(running, event)
                 if isinstance(event, protocol.SliceDone):
                     self._notify_of_rest(slot)
-                    # Nothing ended it before its time, so that none of them may have.
-                    self._record_suspects(slot.job, blamed=self.planner.has_longest_slice(slot.job))
+                    # Nothing ended it before its time: one is to blame only where a slice cannot be longer.
+                    self._record_suspects(slot.job, blamed=self.planner.unsettled_slices[slot.job] >= MOST_DOUBLINGS)
                     self.planner.end_slice(slot, rejection=event.rejection)
 
     def _end_host(self, slot: WorkerSlot, why: str) -> None:

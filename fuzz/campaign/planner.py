@@ -9,9 +9,9 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign.config import MAX_COVERAGE_CASES, CampaignConfig
-from fuzz.campaign.protocol import Replay, Request, Slice
+from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.campaign.schedule import next_job
-from fuzz.campaign.state import CampaignState, RunningSlice, target_name
+from fuzz.campaign.state import CampaignState, RunningSlice, tag, target_name
 from fuzz.worker.system import total_memory
 
 REPLAYED_TOGETHER = 20
@@ -30,7 +30,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 30.0, 1800.0
 class WorkerSlot:
     """One worker of a campaign: its host, and what that works on. `state` is gone, starting, idle or busy.
 
-    `job` is an index, -1 before there is one. `unreplayed` are entries of its request that have not been started.
+    `job` is an index, -1 before there is one. `unreplayed` are entries of its request that have not been started,
+    `unnotified` its new findings, by name, that are not triaged yet.
     """
 
     number: int
@@ -39,6 +40,7 @@ class WorkerSlot:
     request: Request | None = None
     slice: RunningSlice | None = None
     unreplayed: list[str] = field(default_factory=list)
+    unnotified: dict[str, EntrySaved] = field(default_factory=dict)
     began: float = 0.0
     last_event: float = 0.0
     last_event_wall: float = 0.0
@@ -51,7 +53,10 @@ class WorkerSlot:
 
 @dataclass
 class RequestPlanner:
-    """Plans the requests of a campaign. While it is `ending`, only suspects run."""
+    """Plans the requests of a campaign. While it is `ending`, only suspects run.
+
+    `unsettled_slices` counts a job's slices in a row that left something in question, each twice as long as the last.
+    """
 
     config: CampaignConfig
     state: CampaignState
@@ -59,7 +64,7 @@ class RequestPlanner:
     ending: bool = False
     _empty_slices: Counter[int] = field(default_factory=Counter)
     _rejected_slices: Counter[int] = field(default_factory=Counter)
-    _unsettled_slices: Counter[int] = field(default_factory=Counter)
+    unsettled_slices: Counter[int] = field(default_factory=Counter)
     _paused_until: dict[int, float] = field(default_factory=dict)
 
     def plan_replays(self) -> None:
@@ -108,24 +113,20 @@ class RequestPlanner:
     def _slice(self, index: int, cases: int | None) -> Slice:
         job = self.state.jobs[index]
         # Where a slice ended before what disagreed was confirmed, the next one has twice the time, and so on.
-        seconds = self.config.slice * 2 ** min(self._unsettled_slices[index], MOST_DOUBLINGS)
+        seconds = self.config.slice * 2 ** min(self.unsettled_slices[index], MOST_DOUBLINGS)
         # What is in question at the end has a whole slice, however little is left.
         if self.config.budget.time is not None and not self.ending:
             seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
         memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
-        suspects = self.state.select_suspects(index)
+        suspects = self.state.suspects.select(tag(job))
         # Further cases would leave more in question.
-        only_suspects = self.ending or bool(suspects and self._unsettled_slices[index])
+        only_suspects = self.ending or bool(suspects and self.unsettled_slices[index])
         return Slice(
             job.target, job.backend, job.planted, job.engine, job.seed, job.plan, job.cases, seconds,
             max(len(suspects), 1) if only_suspects else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
             0 if self.ending or job.planted else coverage_cases(self.config.coverage, job.slices + 1),
         )  # fmt: skip
-
-    def has_longest_slice(self, index: int) -> bool:
-        """Whether a job's slice is not doubled any more, however much it leaves in question."""
-        return self._unsettled_slices[index] >= MOST_DOUBLINGS
 
     def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:
         """Closes a worker's slice. A job whose slices run nothing is given up; one whose cases are refused pauses.
@@ -138,7 +139,7 @@ class RequestPlanner:
         self.state.end_slice(slot.slice, died=died)
         slot.slice, slot.request = None, None
         unsettled = index in self.state.urgent_jobs()
-        self._unsettled_slices[index] = self._unsettled_slices[index] + 1 if unsettled else 0
+        self.unsettled_slices[index] = self.unsettled_slices[index] + 1 if unsettled else 0
         self._empty_slices[index] = 0 if ran else self._empty_slices[index] + 1
         if self._empty_slices[index] >= EMPTY_SLICES:
             self.state.give_up(index, f"{EMPTY_SLICES} slices in a row ended without a case")

@@ -34,10 +34,6 @@ class HostEvent(Message):
     """What a host reports."""
 
 
-class SyncEvent(HostEvent):
-    """Keeps the files of a remote host equal to the campaign's; the coordinator never sees it."""
-
-
 class Slice(Request):
     """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None.
 
@@ -185,19 +181,19 @@ class HostDied(RequestEnded):
     """The host's process ended. Whoever started it says so."""
 
 
-class JournalLine(SyncEvent):
+class JournalLine(HostEvent):
     """A line of a remote host's journal; an empty one where it has ended in order."""
 
     line: str
 
 
-class LockRequest(SyncEvent):
+class LockRequest(HostEvent):
     """A remote host asks for the lock of its slice's folder of entries."""
 
     number: int
 
 
-class LockRelease(SyncEvent):
+class LockRelease(HostEvent):
     """A remote host has filed its finding."""
 
 

@@ -59,24 +59,19 @@ def select_targets(patterns: Sequence[str]) -> list[str]:
     selected: dict[str, None] = {}
     for pattern in patterns:
         wildcard = pattern.removeprefix("!")
-        fitting = [name for name in shipped if _fits_pattern(name, wildcard)]
         is_path = wildcard.endswith(".py") or ".py:" in wildcard
-        names = _targets_in_files(wildcard) if is_path else fitting
+        names = _targets_in_files(wildcard) if is_path else [one for one in shipped if _fits_pattern(one, wildcard)]
         if not names:
             raise UsageError(f"targets: no target fits {wildcard!r}; fuzz list tells all")
-        for name in names:
-            if pattern.startswith("!"):
-                selected.pop(name, None)
-            else:
-                selected[name] = None
+        kept = selected | dict.fromkeys(names)
+        selected = {name: None for name in selected if name not in names} if pattern.startswith("!") else kept
     if not selected:
         raise UsageError("targets: the patterns leave no target")
     return list(selected)
 
 
 def _fits_pattern(name: str, pattern: str) -> bool:
-    library, _, rest = name.partition("/")
-    return fnmatchcase(name, pattern) or bool(rest) and fnmatchcase(f"{library}_{rest}", pattern)
+    return fnmatchcase(name, pattern) or fnmatchcase(name.replace("/", "_"), pattern)
 
 
 def _shipped_targets() -> Iterator[str]:
@@ -117,8 +112,7 @@ def declared_targets(path: Path, prefix: str = "") -> list[str]:
 
 
 def _is_target(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else None
-    return (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")) == "target"
+    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] == "target"
 
 
 def next_job(jobs: Sequence[Job], busy: Container[int], urgent: Container[int] = ()) -> int | None:

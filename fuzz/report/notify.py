@@ -56,14 +56,6 @@ def event_document(event: str, *, campaign: str | None = None, **values: object)
     return {"version": VERSION, "event": event, "campaign": campaign, **values}
 
 
-def finding_document(
-    finding: Mapping[str, Any], target: str, planted: str | None, backend: str, seed: int, campaign: str | None = None
-) -> dict[str, object]:
-    """The document of one finding, which is as in ``fuzz run --json``."""
-    where = {"target": target, "planted": planted, "backend": backend, "seed": seed}
-    return event_document("finding", campaign=campaign, **where, finding=dict(finding))
-
-
 @dataclass
 class NotifyingProgress(TerminalProgress):
     """Shows progress, and notifies a command of each new finding once. A command that fails is a warning."""
@@ -81,7 +73,10 @@ class NotifyingProgress(TerminalProgress):
             return
         self.notified.append(bug)
         options = self.options
-        data = finding_document(finding_json(bug), options.target, options.planted, self.backend, options.seed)
+        data = event_document(
+            "finding", target=options.target, planted=options.planted, backend=self.backend, seed=options.seed,
+            finding=finding_json(bug),
+        )  # fmt: skip
         seconds = max(min(PATIENCE, self.deadline.seconds_left), LEAST_PATIENCE)
         if warning := notify(self.notification, data, seconds):
             self._print(f"warning: {warning}")

@@ -18,7 +18,8 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
     state = SimpleNamespace(
         jobs=[Job(1, "t", "", "cpu", "auto", 0)], elapsed=0.0, corpus=Path("corpus"), urgent_jobs=lambda: urgent,
         end_slice=lambda *_, **how: None,
-        journal=lambda index: Path("journal"), select_suspects=lambda index: ("suspect",) if urgent else (),
+        journal=lambda index: Path("journal"),
+        suspects=SimpleNamespace(select=lambda tag: ("suspect",) if urgent else ()),
     )  # fmt: skip
     budget = SimpleNamespace(time=None, cases=None)
     config = SimpleNamespace(slice=2.0, budget=budget, memory=1, workers=1, coverage=0)

@@ -96,15 +96,13 @@ class HostChannel:
         self._locks += 1
         self.send(protocol.LockRequest(self._locks))
         try:
-            self._wait_for_lock()
+            for message in self._messages():
+                # What others filed meanwhile.
+                self._unpack(message.folders)
+                if message.lock == self._locks:
+                    break
+            else:
+                raise SystemExit(0)  # The campaign is gone.
             yield
         finally:
             self.send(protocol.LockRelease())
-
-    def _wait_for_lock(self) -> None:
-        """Waits until the campaign grants the lock, and takes up what others filed meanwhile."""
-        for message in self._messages():
-            self._unpack(message.folders)
-            if message.lock == self._locks:
-                return
-        raise SystemExit(0)  # The campaign is gone.

@@ -6,7 +6,6 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -19,27 +18,17 @@ LARGEST = 4 << 20
 """Bytes after which a log is full; the one before it has a name that ends with ``.1``."""
 
 
-@dataclass
-class HostLog:
-    """A file that is begun anew when it is full; the full one replaces the one before it.
+def write_log(path: Path, data: bytes, mode: str = "ab") -> None:
+    """Writes to a log, which is begun anew when it is full; the full one replaces the one before it.
 
     What the disk does not take is lost: neither the host nor the campaign fails for it.
     """
-
-    path: Path
-
-    def begin(self) -> None:
-        """Empties the log, as a host starts."""
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(b"")
-
-    def append(self, data: bytes) -> None:
-        with suppress(OSError):
-            if self.path.stat().st_size > LARGEST:
-                os.replace(self.path, self.path.with_suffix(".log.1"))
-            with self.path.open("ab") as file:
-                file.write(data)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LARGEST:
+            os.replace(path, path.with_suffix(".log.1"))
+        with path.open(mode) as file:
+            file.write(data)
 
 
 def start_here(*arguments: str) -> PipeProcess:
@@ -62,11 +51,11 @@ class Hosts:
         self._processes: dict[int, HostProcess] = {}
 
     def start(self, number: int) -> None:
-        self.log(number).begin()
+        write_log(self.log(number), b"", "wb")
         self._processes[number] = self.launch()
 
-    def log(self, number: int) -> HostLog:
-        return HostLog(self.folder / f"host-{number}.log")
+    def log(self, number: int) -> Path:
+        return self.folder / f"host-{number}.log"
 
     def send(self, number: int, request: Request) -> None:
         self.write(number, request)
@@ -75,18 +64,14 @@ class Hosts:
         for message in messages if number in self._processes else ():
             self._processes[number].send(encode(message))
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
-        """(host, event) for all that the campaign is to know of; waits for the first one at most so long."""
-        return self.receive(seconds)
-
     def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
-        """(host, event) for all that have come; waits for the first one at most so long."""
+        """(host, event) for all that the campaign is to know of; waits for the first one at most so long."""
         numbers = {source: number for number, process in self._processes.items() for source in process.sources}
         ready = wait(list(numbers), seconds)
         for number in sorted({numbers[source] for source in numbers if source in ready}):
             process = self._processes[number]
             messages, output, ended = process.receive(0)
-            self.log(number).append(output)
+            write_log(self.log(number), output)
             for message in messages:
                 yield number, decode(message)
             if ended:
@@ -112,6 +97,6 @@ class Hosts:
     def close(self) -> None:
         for number, process in self._processes.items():
             process.kill()
-            self.log(number).append(process.receive(0)[1])
+            write_log(self.log(number), process.receive(0)[1])
             process.close()
         self._processes.clear()

@@ -8,9 +8,10 @@ request.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -94,10 +95,10 @@ class RemoteHosts(Hosts):
             target = f"{file}:{name}" if name else str(file)
         return Files(folders), replace(request, target=target)
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         while self._refused:
             yield self._refused.popleft()
-        for number, event in self.receive(seconds):
+        for number, event in super().receive(seconds):
             try:
                 event_of_campaign = self._keep_files(number, event)
             except CorpusError as error:
@@ -112,16 +113,9 @@ class RemoteHosts(Hosts):
             self.forget(number)
         if not isinstance(request, Slice):
             return event
-        if isinstance(event, EntrySaved):
-            return _save_entry(request, event)
-        if isinstance(event, protocol.SyncEvent):
-            self._synchronize(number, request, event)
-            return None
-        unknown = isinstance(event, protocol.SuspectCleared) and event.path not in request.suspects
-        return None if unknown else event
-
-    def _synchronize(self, number: int, request: Slice, event: protocol.SyncEvent) -> None:
         match event:
+            case EntrySaved():
+                return _save_entry(request, event)
             case protocol.JournalLine(""):
                 self._journals[number].close()
             case protocol.JournalLine(line):
@@ -130,6 +124,11 @@ class RemoteHosts(Hosts):
                 self._locks.request(number, lock, _entry_folder(request))
             case protocol.LockRelease():
                 self._locks.release(number)
+            case protocol.SuspectCleared(path) if path not in request.suspects:
+                pass
+            case _:
+                return event
+        return None
 
     def forget(self, number: int) -> None:
         """Lets go of the locks and the journal's file of a host that has ended."""
@@ -139,9 +138,8 @@ class RemoteHosts(Hosts):
         self._locks.release(number)
 
     def _release_journal(self, number: int) -> None:
-        journal = self._journals.pop(number, None)
-        if journal is not None:
-            journal.release()
+        with suppress(KeyError):
+            self._journals.pop(number).release()
 
 
 def _save_entry(request: Slice, event: EntrySaved) -> EntrySaved:
@@ -197,18 +195,13 @@ def python_sources(file: Path) -> dict[str, str]:
     """
     sources: dict[str, str] = {}
     size = 0
-    for path in _python_files(file.parent):
-        text = _text(path) or ""
-        sources[str(path.relative_to(file.parent))] = text
-        size += len(text)
-        if size > LARGEST_SOURCES:
-            raise UsageError(f"{file.parent} holds too much Python to send to workers; give targets their own folder")
+    for folder, below, names in os.walk(file.parent, followlinks=True):
+        below[:] = (one for one in below if not one.startswith((".", "__pycache__")))
+        below[:] = (one for one in below if not Path(folder, one, "pyvenv.cfg").exists())
+        for path in (Path(folder, name) for name in names if name.endswith(".py")):
+            text = sources[str(path.relative_to(file.parent))] = _text(path) or ""
+            size += len(text)
+            if size > LARGEST_SOURCES:
+                many = f"{file.parent} holds too much Python to send to workers"
+                raise UsageError(f"{many}; give targets their own folder")
     return sources
-
-
-def _python_files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.name.startswith((".", "__pycache__")) and not (path / "pyvenv.cfg").exists():
-            yield from _python_files(path)
-        elif path.suffix == ".py":
-            yield path

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.replay import own_backend, replay_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.coverage import cells, possible
-from fuzz.search.engines import ENGINES
+from fuzz.search.engines import check_engine
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
@@ -133,8 +133,7 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     target = load(request.target)
     if request.planted:
         load_planted(target, request.planted)
-    if request.engine not in ENGINES:
-        raise UsageError(f"unknown engine {request.engine!r}; known: {', '.join(ENGINES)}")
+    check_engine(request.engine)
     # Late: it imports torch, which a request that is wrong does not need.
     from fuzz.backends import backend
     from fuzz.target.inputs import seed_cases
@@ -163,22 +162,18 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
             channel.send(protocol.Hit(*_hit_fields(bug)))
     rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
     if request.coverage and not device.is_accelerator:
-        measure_coverage(request, target, name, channel)
+        measure_coverage(replace(options, cases=request.coverage), target, Path(request.corpus), channel)
     progress = watcher.progress_fields(result.statistics, result.seconds)
     channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
 
 
-def measure_coverage(request: Slice, target: Target, backend: str, channel: HostChannel) -> None:
+def measure_coverage(options: RunOptions, target: Target, folder: Path, channel: HostChannel) -> None:
     """Reports what cases of the job reach, those that were saved first; for as long as the slice took, at most."""
     from fuzz.coverage_report.assemble import make_report
     from fuzz.coverage_report.collect import collect
 
-    options = RunOptions(
-        request.target, backend=backend, seed=request.seed, seconds=request.seconds, cases=request.coverage,
-        memory=request.memory,
-    )  # fmt: skip
     with suppress(UsageError):  # The next slice says what is wrong with the target or its entries.
-        collected = collect(target, options, backend, Path(request.corpus), time.monotonic())
+        collected = collect(target, options, options.backend, folder, time.monotonic())
         if collected.cases:
             channel.send(protocol.CoverageMeasured(make_report(target, collected).as_json()))
 
@@ -187,10 +182,8 @@ def _read_suspects(request: Slice) -> dict[str, Case]:
     """Path -> case of each suspect that can still be read."""
     suspects = {}
     for path in request.suspects:
-        try:
+        with suppress(OSError, CorpusError):
             suspects[path] = codec.loads(Path(path).read_bytes(), digest=False).case
-        except (OSError, CorpusError):
-            continue
     return suspects
 
 
@@ -199,18 +192,13 @@ def replay_entries(request: Replay, channel: HostChannel) -> None:
     for path in request.paths:
         channel.send(protocol.Replaying(path))
         try:
-            channel.send(_replay(request, path))
+            entry = corpus.read(Path(path))
+            replayed = replay_entry(Path(path), entry, own_backend(entry, request.backend), request.target)
+            why = f"it was seen on {entry.provenance.backend}, and agrees on {replayed.backend}"
+            shown = (None, "", why) if replayed.undecided else (replayed.reproduced, entry.status)
         except UsageError as error:
-            channel.send(protocol.Replayed(path, None, why=one_line(error)))
-
-
-def _replay(request: Replay, path: str) -> protocol.Replayed:
-    entry = corpus.read(Path(path))
-    replayed = replay_entry(Path(path), entry, own_backend(entry, request.backend), request.target)
-    if replayed.undecided:
-        why = f"it was seen on {entry.provenance.backend}, and agrees on {replayed.backend}"
-        return protocol.Replayed(path, None, why=why)
-    return protocol.Replayed(path, replayed.reproduced, entry.status)
+            shown = None, "", one_line(error)
+        channel.send(protocol.Replayed(path, *shown))
 
 
 def handle(request: Request, channel: HostChannel) -> None:

@@ -26,7 +26,7 @@ def events_until_death(hosts: Hosts) -> list[HostEvent]:
     until = time.monotonic() + 120
     while not any(isinstance(event, HostDied) for event in events):
         assert time.monotonic() < until
-        events += [event for _, event in hosts.collect(1.0)]
+        events += [event for _, event in hosts.receive(1.0)]
     return events
 
 

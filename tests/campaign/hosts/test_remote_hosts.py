@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing import Pipe
 from operator import itemgetter
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.hosts import start_here
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.protocol import EntrySaved, HostEvent, Message, Slice, SuspectCleared
+from fuzz.campaign.protocol import EntrySaved, HostEvent, Message, Slice, SuspectCleared, encode
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
 from fuzz.errors import UsageError
 from fuzz.model.case import Call, Case
 from fuzz.model.entry import Entry
+from fuzz.worker.command import Received
 
 TARGETS = '''"""Two functions with one mistake each, of which one ends its process, and one without."""
 import torch
@@ -125,29 +127,41 @@ def test_a_target_that_cannot_be_sent_costs_its_job(tmp_path: Path, monkeypatch:
         assert "holds too much Python" in state.jobs[0].note
 
 
-class ScriptedHosts(RemoteHosts):
-    """One host, which sends fixed events and reads nothing."""
+@dataclass
+class ScriptedProcess:
+    """A host that sends one event and reads nothing."""
 
-    def __init__(self, folder: Path, *events: HostEvent) -> None:
-        super().__init__(folder, start_here)
-        self.events = events
+    event: HostEvent
+    pid: int = 1
 
-    def write(self, number: int, *messages: Message) -> None: ...
+    def __post_init__(self) -> None:
+        here, there = Pipe(duplex=False)
+        there.send_bytes(encode(self.event))
+        self.ends, self.sources = (here, there), [here.fileno()]
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
-        yield from ((0, event) for event in self.events)
+    def receive(self, seconds: float) -> Received:
+        return [self.ends[0].recv_bytes()], b"", ""
+
+    def send(self, message: bytes) -> None: ...
+    def interrupt(self) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
 
 
-def test_nothing_that_a_host_sends_is_taken_for_a_path(tmp_path: Path) -> None:
+def test_nothing_that_a_host_sends_is_taken_for_a_path(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    logs = tmp_path_factory.mktemp("logs")
     kept, paths = tmp_path / "kept", (str(tmp_path / "corpus"), str(tmp_path / "journal"))
     kept.write_text("kept")
     request = Slice("relu", "cpu", "", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
     saved = EntrySaved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):
-        hosts = ScriptedHosts(tmp_path, event)
+        hosts = RemoteHosts(logs, partial(ScriptedProcess, event))
+        hosts.start(0)
         hosts.send(0, request)
-        assert [type(seen).__name__ for _, seen in hosts.collect(0)] == kinds
+        assert [type(seen).__name__ for _, seen in hosts.receive(0)] == kinds
     assert list(tmp_path.iterdir()) == [kept]
 
 
