@@ -32,7 +32,7 @@ ORDER = (
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values",
-    "fuzz.sweep.contract_violations", "fuzz.sweep.correct_rounding", "fuzz.sweep.count_errors",
+    "fuzz.sweep.correct_rounding", "fuzz.sweep.count_errors",
     "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.drift.measure",
     "fuzz.web.plots.error_plots", "fuzz.web.plots.worker", "fuzz.coverage_report.observe", "fuzz.run.input_file",
     "fuzz.judge.formats.", "fuzz.judge.processes.attributes", "fuzz.judge.processes.describe",

@@ -10,7 +10,7 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
-from fuzz.drift.plan import BATCHES, BatchDrift, make_plan
+from fuzz.drift.plan import BATCHES, make_plan
 from fuzz.drift.report import drift_json, format_table, make_plot
 from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
@@ -45,7 +45,11 @@ def drift(
     )  # fmt: skip
     folder = writable_findings_folder(loaded, planted, corpus)
     options = RunOptions(target, planted, backend, seed=seed, corpus=folder)
-    measured = run_drift(plan, options.worker_memory, report_progress)
+    measured = []
+    for batch in run_drift(plan, options.worker_memory):
+        measured.append(batch)
+        last = batch.layers[-1]
+        errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers")
     if plot:
         title = plot_title(plan.target, planted, plan.dtype, plan.backend, plan.options)
         save_figure(plot, title, [make_plot(plan, measured)])
@@ -64,8 +68,3 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise UsageError(f"--batches {text}: give sizes with commas, such as 1,16,128") from None
-
-
-def report_progress(batch: BatchDrift) -> None:
-    last = batch.layers[-1]
-    errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +15,9 @@ from fuzz.errors import UsageError
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
-from fuzz.sweep.plan import SweepPlan, make_plan
-from fuzz.sweep.report import fixed_values, format_table, make_plots, sweep_json
+from fuzz.sweep.plan import make_plan
+from fuzz.sweep.report import format_table, make_plots, sweep_json
 from fuzz.sweep.runner import breaks_contract, exit_code, file_cases, file_findings, run_sweep
-from fuzz.sweep.sweep_counts import SweepCounts
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""
@@ -53,10 +51,14 @@ def sweep(
     )  # fmt: skip
     folder = writable_findings_folder(loaded, planted, corpus)
     options = RunOptions(target, planted, backend, corpus=folder)
-    counts = run_sweep(plan, options.worker_memory, loaded.timeout, make_reporter(plan))
+    reported = time.monotonic()
+    for done, counts in enumerate(run_sweep(plan, options.worker_memory, loaded.timeout), 1):
+        if time.monotonic() - reported > INTERVAL:
+            reported = time.monotonic()
+            errors.print(f"part {done} of {plan.requests}: {counts.count:,} values, {counts.wrong:,} wrong")
     seconds = time.monotonic() - start
     if plot:
-        title = plot_title(plan.target, planted, dtype, plan.backend, fixed_values(plan))
+        title = plot_title(plan.target, planted, dtype, plan.backend, plan.fixed)
         save_figure(plot, title, make_plots(plan, counts))
     if not json:
         put(format_table(plan, counts))
@@ -75,17 +77,3 @@ def parse_pairs(settings: list[str]) -> dict[str, str]:
             raise UsageError(f"--set {text}: give NAME=VALUE, such as --set dy=1")
         pairs[name.strip()] = value.strip()
     return pairs
-
-
-def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
-    """Reports how far the sweep is, every INTERVAL, on standard error."""
-    reported = time.monotonic()
-
-    def report(counts: SweepCounts, done: int) -> None:
-        nonlocal reported
-        if time.monotonic() - reported > INTERVAL:
-            reported = time.monotonic()
-            text = f"part {done} of {plan.requests}: {counts.count:,} values, {counts.wrong:,} wrong"
-            errors.print(text)
-
-    return report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import UsageError
@@ -18,17 +18,14 @@ MAX_EXACT = 1 << 16
 """Elements of a state that a case may hold bit by bit."""
 
 
-def run_drift(plan: DriftPlan, memory: int, on_batch: Callable[[BatchDrift], None]) -> list[BatchDrift]:
+def run_drift(plan: DriftPlan, memory: int) -> Iterator[BatchDrift]:
     """The layers of every batch size, in order. UsageError where the kernel does not return."""
-    measured = []
     with Worker(HANDLER, plan, memory, PATIENCE) as worker:
         for size in plan.batches:
             answer = worker.call(size)
             if isinstance(answer, WorkerCrash):
                 raise UsageError(f"{plan.target} with {size} rows: {describe(answer.outcome)}; fuzz run shows more")
-            measured.append(answer)
-            on_batch(answer)
-    return measured
+            yield answer
 
 
 def breaks_promise(plan: DriftPlan, layer: LayerDrift) -> bool:

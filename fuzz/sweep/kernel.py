@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,7 +37,7 @@ class SweptKernel:
     def __post_init__(self) -> None:
         plan, target = self.plan, self.target
         arithmetic = make_precision(BACKENDS[plan.backend].arithmetic, target.accumulate, target.dot)
-        self.rounding = CorrectRounding(target, plan.output, arithmetic, plan.options, pairs=plan.pairs)
+        self.rounding = CorrectRounding(target, plan.output, arithmetic, plan.base.options, pairs=plan.pairs)
 
     @classmethod
     def load(cls, plan: SweepPlan) -> SweptKernel:
@@ -66,17 +65,17 @@ class SweptKernel:
 
     def make_tensors(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
         """Every tensor argument, in the order of the declaration, with these values of those that are swept."""
-        tensors = dict(zip(self.plan.swept, values, strict=True))
-        for name, (dtype, bits) in self.plan.fixed.items():
-            kind = named_dtype(dtype)
-            one = from_bits(np.array([bits], dtype=kind.unsigned), kind, self.backend.device)
-            tensors[name] = one.repeat(len(values[0]))
-        return {name: tensors[name] for name in self.plan.order}
+        swept, device = dict(zip(self.plan.swept, values, strict=True)), self.backend.device
+        tensors = {}
+        for name, argument in self.plan.base.arguments.items():
+            held = from_bits(argument.bits(self.plan.base.dims), named_dtype(argument.dtype), device)
+            tensors[name] = swept[name] if name in swept else held.repeat(len(values[0]))
+        return tensors
 
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output that is looked at, finished. TargetError where it does not fit."""
         with self.backend.uninstrumented():
-            outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.options))
+            outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.base.options))
         self.backend.synchronize()
         name = self.rounding.output = self.rounding.output or next(iter(outputs))
         if name not in outputs:

@@ -17,8 +17,8 @@ from fuzz.errors import UsageError, one_line
 from fuzz.model.dtypes import Doubles
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes.torch_values import to_bits
-from fuzz.sweep.contract_violations import find_violations, worst_values
-from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
+from fuzz.oracles.comparison.elements import SYMPTOMS
+from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values, find_violations, worst_values
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import PART, SweepPlan
 from fuzz.sweep.ranks import rank_of
@@ -63,7 +63,7 @@ def measure_part(kernel: SweptKernel, request: int) -> SweepCounts | LastRespons
     shares = torch.from_numpy(rank_of(bits[0], plan.kind).astype(np.float64) / (1 << plan.kind.bits))
     counts.bins = bin_errors(shares.to(error.device), compared.inputs[plan.swept[0]], error, wrong)
     violations = find_violations(kernel, compared)
-    counts.symptoms = Counter(violations.names)
+    counts.symptoms = Counter(SYMPTOMS[symptom - 1] for symptom in violations.symptoms.tolist())
     counts.worst = worst_values(plan, request, bits, violations)
     return counts
 

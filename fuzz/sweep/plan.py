@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fuzz.backends import BACKENDS
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Scalar
-from fuzz.model.dtypes import Bits, DType, neighbours, to_bits
+from fuzz.model.dtypes import Bits, DType, decimal, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.ranks import bits_at, count_strata, rank_of, sample_all_strata, sample_with_edges
@@ -37,30 +37,38 @@ GPU_PARTS = 256
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What to sweep. `text` and `target` name the target; `swept` holds one argument, or the two of a pair.
+    """What to sweep. `text` names the target; `swept` holds one argument, or the two of a pair.
 
-    `fixed` are dtype and bits of the other tensors. `count` values are sampled, every sign and exponent evenly; 0
-    stands for all there are. `edges` are ranks that a sample includes. So many parts as `together` are one request.
+    `base` is a call of one element that holds what is not swept. `count` values are sampled, every sign and exponent
+    evenly; 0 stands for all there are. `edges` are ranks that a sample includes. So many parts as `together` are one
+    request.
     """
 
     text: str
     target: str
     planted: str | None
     backend: str
-    batch: str
-    dtype: str
+    base: Call
     swept: tuple[str, ...]
-    order: tuple[str, ...]
-    fixed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    options: Mapping[str, Scalar] = field(default_factory=dict)
     count: int = 0
     output: str = ""
     edges: tuple[int, ...] = ()
     together: int = 1
 
     @property
+    def dtype(self) -> str:
+        return self.base.arguments[self.swept[0]].dtype
+
+    @property
     def kind(self) -> DType:
         return named_dtype(self.dtype)
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """What the arguments that are not swept hold, and the options."""
+        rest = {name: one for name, one in self.base.arguments.items() if name not in self.swept}
+        tensors = {name: decimal(one.bits(self.base.dims)[0], named_dtype(one.dtype)) for name, one in rest.items()}
+        return {**tensors, **{name: str(value) for name, value in self.base.options.items()}}
 
     @property
     def pairs(self) -> bool:
@@ -132,12 +140,11 @@ class SweepPlan:
 
     def case(self, bits: Mapping[str, tuple[int, ...]]) -> Case:
         """The ordinary case of these bits of the swept arguments."""
-        size = len(next(iter(bits.values())))
-        arguments = {}
-        for name in self.order:
-            dtype, fixed = self.fixed.get(name, (self.dtype, 0))
-            arguments[name] = Argument((self.batch,), dtype, Exact(bits.get(name, (fixed,) * size), dtype))
-        return Case(self.target, (Call({self.batch: size}, arguments, dict(self.options)),))
+        size, arguments = len(next(iter(bits.values()))), {}
+        for name, one in self.base.arguments.items():
+            held = bits[name] if name in bits else (int(one.bits(self.base.dims)[0]),) * size
+            arguments[name] = replace(one, values=Exact(held, one.dtype))
+        return Case(self.target, (replace(self.base, dims=dict.fromkeys(self.base.dims, size), arguments=arguments),))
 
 
 def make_plan(
@@ -162,7 +169,7 @@ def make_plan(
         if dtype not in target.tensors[name].dtypes:
             known = ", ".join(target.tensors[name].dtypes)
             raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {known}")
-    fixed, options = parse_settings(target, names, dtype, dict(settings or {}))
+    base = parse_settings(target, batch, names, dtype, dict(settings or {}))
     bits = named_dtype(dtype).bits * len(names)
     if count is None:
         count = SAMPLE if bits > SMALL and not BACKENDS[backend].is_accelerator else 0
@@ -171,8 +178,8 @@ def make_plan(
     count = count if bits > SMALL else 0
     large = bits > SMALL and not count and BACKENDS[backend].is_accelerator
     return SweepPlan(
-        text, target.name, planted, backend, batch, dtype, names, tuple(target.tensors), fixed, options, count, output,
-        edge_ranks(target, named_dtype(dtype)), GPU_PARTS if large else 1,
+        text, target.name, planted, backend, base, names, count, output, edge_ranks(target, named_dtype(dtype)),
+        GPU_PARTS if large else 1,
     )  # fmt: skip
 
 
@@ -217,20 +224,18 @@ def choose_arguments(target: Target, names: str, pairs: bool) -> tuple[str, ...]
     return tuple(chosen)
 
 
-def parse_settings(
-    target: Target, swept: tuple[str, ...], dtype: str, settings: dict[str, str]
-) -> tuple[dict[str, tuple[str, int]], dict[str, Scalar]]:
-    """Dtype and bits of the tensors that are not swept, 1 by default; and the options."""
-    fixed: dict[str, tuple[str, int]] = {}
+def parse_settings(target: Target, batch: str, swept: tuple[str, ...], dtype: str, settings: dict[str, str]) -> Call:
+    """A call of one element with what the tensors that are not swept hold, 1 by default, and the options."""
+    arguments, fixed = {}, [name for name in target.tensors if name not in swept]
     for name, argument in target.tensors.items():
-        if name not in swept:
-            kind = named_dtype(dtype if dtype in argument.dtypes else argument.dtypes[0])
-            fixed[name] = (kind.name, int(to_bits(parse_number(name, settings.pop(name, "1")), kind)))
+        kind = named_dtype(dtype if dtype in argument.dtypes else argument.dtypes[0])
+        value = parse_number(name, settings.pop(name, "1")) if name in fixed else 0.0
+        arguments[name] = Argument((batch,), kind.name, Exact((int(to_bits(value, kind)),), kind.name))
     options = parse_options(target, settings)
     if settings:
         known = ", ".join([*fixed, *target.options]) or "nothing"
         raise UsageError(f"--set {next(iter(settings))}: no such argument to set; there is {known}")
-    return fixed, options
+    return Call({batch: 1}, arguments, options)
 
 
 def parse_options(target: Target, settings: dict[str, str]) -> dict[str, Scalar]:

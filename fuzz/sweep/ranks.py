@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fuzz.model.dtypes import Bits, Doubles, DType
+from fuzz.model.dtypes import Bits, DType
 
 
 def bits_at(ranks: Bits, kind: DType) -> Bits:
@@ -30,25 +30,18 @@ def count_strata(kind: DType) -> int:
     return 2 << kind.exponent_bits
 
 
-def sample_stratum(stratum: int, count: int, kind: DType, seed: int) -> Bits:
-    """`count` bits of a stratum in the order of values, one in each equal part of it; the same for a seed."""
-    noise = np.random.Generator(np.random.Philox(key=[seed, stratum])).random((1, min(count, 1 << kind.mantissa)))
-    return _spread(noise, [stratum], kind)
+def sample_strata(strata: Sequence[int], count: int, kind: DType, key: tuple[int, int]) -> Bits:
+    """`count` bits of each stratum in the order of values, one in each equal part of it; the same for a key."""
+    size, parts = 1 << kind.mantissa, min(count, 1 << kind.mantissa)
+    noise = np.random.Generator(np.random.Philox(key=list(key))).random((len(strata), parts))
+    fractions = ((np.arange(parts) + noise) * (size / parts)).astype(np.uint64)
+    starts = np.asarray(strata, dtype=np.uint64)[:, None] * np.uint64(size)
+    return bits_at((np.minimum(fractions, size - 1) + starts).reshape(-1), kind)
 
 
 def sample_all_strata(count: int, kind: DType, seed: int) -> Bits:
     """`count` bits of every stratum, in the order of values."""
-    shape = count_strata(kind), min(count, 1 << kind.mantissa)
-    noise = np.random.Generator(np.random.Philox(key=[seed, shape[0]])).random(shape)
-    return _spread(noise, range(shape[0]), kind)
-
-
-def _spread(noise: Doubles, strata: Sequence[int], kind: DType) -> Bits:
-    """One pattern in each equal part of the strata; `noise` of shape (strata, parts) places it within its part."""
-    size, parts = 1 << kind.mantissa, noise.shape[1]
-    fractions = ((np.arange(parts) + noise) * (size / parts)).astype(np.uint64)
-    starts = np.asarray(strata, dtype=np.uint64)[:, None] * np.uint64(size)
-    return bits_at((np.minimum(fractions, size - 1) + starts).reshape(-1), kind)
+    return sample_strata(range(count_strata(kind)), count, kind, (seed, count_strata(kind)))
 
 
 def sample_with_edges(stratum: int, count: int, kind: DType, edges: tuple[int, ...]) -> Bits:
@@ -56,5 +49,6 @@ def sample_with_edges(stratum: int, count: int, kind: DType, edges: tuple[int, .
     size = 1 << kind.mantissa
     start = stratum * size
     inside = [rank for rank in edges if start <= rank < start + size]
+    sample = sample_strata([stratum], count, kind, (0, stratum))
     ends = np.array([start, start + 1, start + size - 2, start + size - 1, *inside], dtype=np.uint64)
-    return bits_at(np.unique(np.concatenate([rank_of(sample_stratum(stratum, count, kind, 0), kind), ends])), kind)
+    return bits_at(np.unique(np.concatenate([rank_of(sample, kind), ends])), kind)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.model.dtypes import decimal, from_bits
-from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits
 from fuzz.report.json import finding_json
 from fuzz.report.plots.plot_data import Line, Linear, Marker, Plot, Ticks, format_tick, plot_values, scale_of_ulps
 from fuzz.run.result import Result
@@ -21,12 +20,6 @@ MAX_INTERVALS = 20
 KINDS = (("right", "right sign"), ("wrong", "wrong sign"))
 
 
-def fixed_values(plan: SweepPlan) -> dict[str, str]:
-    """What the arguments that are not swept hold, and the options."""
-    tensors = {name: decimal(word, named_dtype(dtype)) for name, (dtype, word) in plan.fixed.items()}
-    return {**tensors, **{name: str(value) for name, value in plan.options.items()}}
-
-
 def sweep_json(plan: SweepPlan, counts: SweepCounts, result: Result | None, seconds: float) -> Mapping[str, Any]:
     """The value that ``fuzz sweep --json`` prints; docs/command-line.md describes every field."""
     other = counts.other
@@ -36,7 +29,7 @@ def sweep_json(plan: SweepPlan, counts: SweepCounts, result: Result | None, seco
         "backend": plan.backend,
         "dtype": plan.dtype,
         "arguments": list(plan.swept),
-        "fixed": fixed_values(plan),
+        "fixed": plan.fixed,
         "exhaustive": plan.exhaustive,
         "count": counts.count,
         "regions": counts.regions(),
@@ -64,7 +57,7 @@ def format_heading(plan: SweepPlan) -> str:
     much = "every value" if plan.exhaustive else f"{plan.count:,} values, every sign and exponent evenly,"
     if plan.pairs:
         much = "every pair of values" if plan.exhaustive else f"about {plan.count:,} pairs, every exponent evenly,"
-    rest = ", ".join(f"{name} = {text}" for name, text in fixed_values(plan).items())
+    rest = ", ".join(f"{name} = {text}" for name, text in plan.fixed.items())
     return f"{plan.target}{bug}: {much} of {what} in {plan.dtype}" + (f", with {rest}" if rest else "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rich.console import Console
@@ -21,33 +21,24 @@ from fuzz.worker.process import Worker, WorkerCrash
 HANDLER = "fuzz.sweep.measure:make_handler"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
-AHEAD = 2
-"""Parts waiting at the worker, so that it never waits for the next."""
 MAX_CASES = 24
 """Cases of one value each that are made of what a sweep found wrong."""
 MAX_FAILED = 4
 """Parts in which the kernel does not return after which a sweep ends."""
 
 
-def run_sweep(plan: SweepPlan, memory: int, timeout: float, on_part: Callable[[SweepCounts, int], None]) -> SweepCounts:
-    """The counts of all parts. `on_part` gets after each what there is so far and the number of requests done."""
+def run_sweep(plan: SweepPlan, memory: int, timeout: float) -> Iterator[SweepCounts]:
+    """The counts so far, after each request."""
     total = SweepCounts()
     with Worker(HANDLER, plan, memory, timeout + PATIENCE) as worker:
-        submitted = 0
         for part in range(plan.requests):
-            while submitted < min(plan.requests, part + AHEAD):
-                worker.submit(submitted)
-                submitted += 1
-            while (answer := worker.receive(0.05)) is None:
-                continue
-            counts = answer[1]
+            counts = worker.call(part)
             if isinstance(counts, WorkerCrash):
                 counts = SweepCounts(failed=[(part, describe(counts.outcome))])
             total.add(counts)
-            on_part(total, part + 1)
+            yield total
             if len(total.failed) >= MAX_FAILED:
                 break
-    return total
 
 
 def make_cases(plan: SweepPlan, counts: SweepCounts) -> list[Case]:

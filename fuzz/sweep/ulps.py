@@ -8,7 +8,6 @@ from torch import Tensor
 from fuzz.model.dtypes import DType
 
 EXPONENT = 0x7FF << 52
-SIGN = -(1 << 63)
 
 
 def power(value: Tensor, kind: DType, top: int) -> Tensor:

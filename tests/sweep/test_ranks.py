@@ -9,7 +9,7 @@ import pytest
 
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits
-from fuzz.sweep.ranks import bits_at, rank_of, sample_stratum, sample_with_edges
+from fuzz.sweep.ranks import bits_at, rank_of, sample_strata, sample_with_edges
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
@@ -30,4 +30,4 @@ def test_a_stratum_is_one_sign_and_exponent_with_its_ends() -> None:
     assert len(values) >= 54 and (np.diff(values) > 0).all()
     assert values[0] == nextafter(-2.0, 0) or values[0] == -2.0 + 2.0**-23
     assert values[-1] == -1.0
-    assert len(set(sample_stratum(3, 1 << 30, named_dtype("bfloat16"), 0).tolist())) == 128
+    assert len(set(sample_strata([3], 1 << 30, named_dtype("bfloat16"), (0, 3)).tolist())) == 128

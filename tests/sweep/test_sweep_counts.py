@@ -9,8 +9,7 @@ import torch
 
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
-from fuzz.sweep.contract_violations import Violations, worst_values
-from fuzz.sweep.count_errors import find_regions
+from fuzz.sweep.count_errors import Violations, find_regions, worst_values
 from fuzz.sweep.plan import make_plan
 from fuzz.sweep.sweep_counts import REGIONS, SweepCounts, find_runs
 from fuzz.target.loader import load

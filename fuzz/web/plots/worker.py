@@ -14,24 +14,26 @@ from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
+from fuzz.model.case import Argument, Call
 from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, OutOfMemory, Returned, describe
+from fuzz.model.recipes import Exact
 from fuzz.model.recipes.torch_values import from_bits as tensor_of
 from fuzz.oracles.diagnosis import make_context
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.plan import choose_arguments, elementwise_dim, make_plan
+from fuzz.sweep.plan import SweepPlan, choose_arguments, elementwise_dim
 from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
 from fuzz.target import loader
 from fuzz.target.spec import Launcher, Target
+from fuzz.web.plots.client import PlotConfig, PlotRequest, PlotResult
 from fuzz.web.plots.error_plots import ErrorCurve, error_in_ulp, make_plots
-from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 
@@ -61,7 +63,7 @@ def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
 def locate_target(config: PlotConfig, request: PlotRequest) -> str:
     """What to load an entry's target by. TargetError where it is in none of the configured folders."""
     name = request.entry.case.target
-    if config.search_parents or config.target_file:
+    if config.search_parents:
         return loader.find_target(name, request.path, config.target_file)[0]
     if name in {path.stem for path in loader.built_in_files()} or name.partition("_")[0] in loader.LIBRARIES:
         return name
@@ -122,18 +124,16 @@ class PlotWorker:
         call, elements = entry.case.last, entry.finding.elements if entry.finding else ()
         # Those of the first element that the finding shows, of the first one of all where it shows none.
         index = elements[0].index[0] if elements and elements[0].index else 0
-        (swept,) = choose_arguments(self.target, "", False)
-        elementwise_dim(self.target)
-        dtype = call.arguments[swept].dtype
-        held = {name: element(entry, name, index) for name in call.arguments}
-        settings = {name: repr(value) for name, value in held.items() if name != swept}
-        settings |= {name: str(value) for name, value in call.options.items()}
-        plan = make_plan(
-            self.target, self.config.target, dtype=dtype, backend=self.backend.name, planted=self.config.planted,
-            swept=swept, settings=settings, output=output,
+        (swept,), batch, held = choose_arguments(self.target, "", False), elementwise_dim(self.target), {}
+        for name, one in call.arguments.items():
+            words = one.bits(call.dims).reshape(-1)
+            held[name] = Argument((batch,), one.dtype, Exact((int(words[min(index, words.size - 1)]),), one.dtype))
+        plan = SweepPlan(
+            self.config.target, self.target.name, self.config.planted, self.backend.name,
+            Call({batch: 1}, held, call.options), (swept,), output=output,
         )  # fmt: skip
         kernel = SweptKernel(plan, self.target, self.launcher, self.backend)
-        bits = sample_around(held[swept], plan.kind)
+        bits = sample_around(float(from_bits(held[swept].bits({batch: 1}), plan.kind)[0]), plan.kind)
         tensors = kernel.make_tensors([tensor_of(bits, plan.kind, self.backend.device)])
         got = kernel.run(tensors).cpu()
         inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
@@ -141,16 +141,8 @@ class PlotWorker:
         error, wrong_sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
         rows = zip(from_bits(bits, plan.kind).tolist(), error.tolist(), wrong_sign.tolist(), strict=True)
         values = [error_in_ulp(swept, x, far, "wrong" if wrong else "right") for x, far, wrong in rows]
-        note = ", ".join([dtype, f"{len(values)} values", *(f"{name} = {text}" for name, text in settings.items())])
+        note = ", ".join([f"{plan.dtype}, {len(values)} values", *(f"{n} = {text}" for n, text in plan.fixed.items())])
         return ErrorCurve(output, swept, note, values)
-
-
-def element(entry: Entry, name: str, index: int) -> float:
-    """One element of an argument of one dim."""
-    argument = entry.case.last.arguments[name]
-    bits = argument.bits(entry.case.last.dims).reshape(-1)
-    pattern = bits[min(index, bits.size - 1)]
-    return float(from_bits(np.asarray([pattern]), named_dtype(argument.dtype))[0])
 
 
 def sample_around(x: float, kind: DType) -> Bits:
