@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +44,7 @@ def campaign(
     # What stops services ends a campaign as Ctrl-C does.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        state, outcome = run_campaign(load_config(config), resume=resume, say=say)
+        state, outcome = run_campaign(load_config(config), resume=resume, say=errors.print)
     finally:
         signal.signal(signal.SIGTERM, handler)
     with state.store:
@@ -58,7 +57,9 @@ def campaign(
             put_json(campaign_json(state, outcome))
         else:
             errors.print(make_table(state))
-            say(f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed")
+            errors.print(
+                f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed"
+            )
         found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
         return int(any(counts(findings[name], fail_on) for name in found))
 
@@ -83,9 +84,3 @@ def triage_items(
         target = load_target_of(entry, path, "")[1]
         items.append(make_item(entry, target, str(path), result, kind, saved.message))
     return items
-
-
-def say(text: str) -> None:
-    """Prints a line for people; a terminal that is gone ends nothing."""
-    with suppress(OSError):
-        errors.print(text)

@@ -15,10 +15,11 @@ from fuzz.worker.system import kill_server
 
 
 class TextConsole(Console):
-    """Prints texts as they are, without markup; what a terminal would obey is escaped."""
+    """Prints texts without markup, and escapes what a terminal would obey; a terminal that is gone ends nothing."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(printable_lines(one) if isinstance(one, str) else one for one in objects), **options)
+        with suppress(OSError):
+            super().print(*(printable_lines(one) if isinstance(one, str) else one for one in objects), **options)
 
 
 errors = TextConsole(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
@@ -32,11 +33,6 @@ def complain(text: str) -> None:
 def put(text: str) -> None:
     """A result for people on standard output; what a terminal would obey is escaped."""
     print(printable_lines(text))
-
-
-def put_source(text: str) -> None:
-    """A program on standard output, character for character."""
-    print(text)
 
 
 def put_json(value: Any) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fuzz.cli.console import errors, put, put_json, put_source
+from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import Json
-from fuzz.errors import TargetError, UsageError
+from fuzz.errors import TargetError, UsageError, os_errors_as
 from fuzz.run import environment
 from fuzz.run.target_index import Listing, keep_listing, read_listing
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
@@ -89,14 +89,11 @@ def new(
     """Write a target's skeleton from a launcher's signature."""
     text = skeleton(launcher)
     if output is None:
-        put_source(text)
+        print(text)
         return 0
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{output} exists already; it is not written over") from None
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    if output.exists():
+        raise UsageError(f"{output} exists already; it is not written over")
+    with os_errors_as(UsageError, f"cannot write {output}"), output.open("x", encoding="utf-8") as file:
+        file.write(text)
     errors.print(f"wrote {output}; fill in the sizes and the reference, then: fuzz run {shell_quote(str(output))}")
     return 0

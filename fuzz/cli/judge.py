@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,11 +61,9 @@ def judge(
         if len(words) > 1:
             known = ", ".join((*FORMATS, *WITHOUT_PROBLEM))
             raise UsageError(f"--batch takes one argument at most, the format: {known}")
-        return judge_batch(
-            words[0] if words else KERNELBENCH, batch, problems, results, workers, json,
-            cluster=Cluster(cluster, address, gpus_per_worker), seconds=seconds, seed=seed, backend=backend,
-            memory=memory << 20, spec=spec,
-        )  # fmt: skip
+        options = TaskOptions(words[0] if words else KERNELBENCH, backend, seconds, seed, memory << 20)
+        hosts = cluster, address, gpus_per_worker
+        return judge_batch(options, hosts, batch, problems, results, workers, str(spec or ""), json)
     if cluster != LOCAL:
         raise UsageError("--cluster is for --batch")
     format, problem, solution = name_paths(words)
@@ -100,47 +98,31 @@ def name_paths(words: list[str]) -> tuple[str, Path, Path]:
     return KERNELBENCH, Path(words[0]), Path(words[1])
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Where the workers of a batch run. `address` and `gpus` of each are those of a Ray cluster."""
+@contextmanager
+def connect_hosts(cluster: str, address: str | None, gpus: float) -> Iterator[Callable[[], Any]]:
+    """What makes a worker, as long as the cluster is connected; each takes so many GPUs of a Ray cluster."""
+    from fuzz.judge.batch.host import HOST_MODULE, JudgeHost
 
-    name: str
-    address: str | None
-    gpus: float
+    if cluster == LOCAL:
+        yield JudgeHost
+        return
+    from fuzz.campaign.hosts.ray_process import RayProcess, ray_connection
 
-    def __post_init__(self) -> None:
-        if self.name not in (LOCAL, RAY):
-            raise UsageError(f"--cluster must be {LOCAL} or {RAY}, and is {self.name!r}")
-        if self.name == LOCAL and (self.address or self.gpus):
-            raise UsageError("--address and --gpus-per-worker are for --cluster ray")
-
-    @contextmanager
-    def connect(self) -> Iterator[Callable[[], Any]]:
-        """What makes a worker, as long as the cluster is connected."""
-        from fuzz.judge.batch.host import HOST_MODULE, JudgeHost
-
-        if self.name == LOCAL:
-            yield JudgeHost
-            return
-        from fuzz.campaign.hosts.ray_process import RayProcess, ray_connection
-
-        with ray_connection(self.address, self.gpus):
-            yield partial(JudgeHost, partial(RayProcess, HOST_MODULE, self.gpus), remote=True)
+    with ray_connection(address, gpus):
+        yield partial(JudgeHost, partial(RayProcess, HOST_MODULE, gpus), remote=True)
 
 
 def judge_batch(
-    format: str,
+    options: TaskOptions,
+    hosts: tuple[str, str | None, float],
     folder: Path,
     problems: Path | None,
     results: Path | None,
     workers: int,
+    spec: str,
     json: bool,
-    *,
-    cluster: Cluster,
-    spec: Path | None = None,
-    **options: Any,
 ) -> int:
-    """Judges every solution below a folder that is not in the results yet. `options` are those of a task."""
+    """Judges every solution below a folder that is not in the results yet; `hosts` are those of `connect_hosts`."""
     # Late: they import Hypothesis and torch.
     from fuzz.backends import BACKENDS, check_name
     from fuzz.judge.batch.listing import list_folder
@@ -148,24 +130,29 @@ def judge_batch(
     from fuzz.judge.batch.run_batch import run_batch
     from fuzz.run.setup import choose_backend
 
-    if format not in (*FORMATS, *WITHOUT_PROBLEM):
-        raise UsageError(f"unknown format {format!r}: there are {', '.join((*FORMATS, *WITHOUT_PROBLEM))}")
+    cluster, address, gpus = hosts
+    if cluster not in (LOCAL, RAY):
+        raise UsageError(f"--cluster must be {LOCAL} or {RAY}, and is {cluster!r}")
+    if cluster == LOCAL and (address or gpus):
+        raise UsageError("--address and --gpus-per-worker are for --cluster ray")
+    if options.format not in (*FORMATS, *WITHOUT_PROBLEM):
+        raise UsageError(f"unknown format {options.format!r}: there are {', '.join((*FORMATS, *WITHOUT_PROBLEM))}")
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
-    listing = list_folder(format, folder, problems)
-    if cluster.name == LOCAL or options["backend"] == "auto":
-        options["backend"] = choose_backend(options["backend"])
-    check_name(options["backend"])
-    if cluster.name == RAY and BACKENDS[options["backend"]].is_accelerator and not cluster.gpus:
-        raise UsageError(f"the backend {options['backend']} needs --gpus-per-worker, such as 0.25")
+    listing = list_folder(options.format, folder, problems)
+    if cluster == LOCAL or options.backend == "auto":
+        options = replace(options, backend=choose_backend(options.backend))
+    check_name(options.backend)
+    if cluster == RAY and BACKENDS[options.backend].is_accelerator and not gpus:
+        raise UsageError(f"the backend {options.backend} needs --gpus-per-worker, such as 0.25")
     # Each judgement has two processes.
     share = max(total_memory() // (4 * workers), 1 << 30)
-    tasks = [JudgeTask(TaskOptions(format, **options), *pair, share, str(spec or "")) for pair in listing.pairs]
+    tasks = [JudgeTask(options, *pair, share, spec) for pair in listing.pairs]
     for path, reason in listing.left_out.items():
         errors.print(f"left out: {path}: {reason}")
     show = errors.print if json else put
     kept = ResultsFile(results or folder / RESULTS)
-    with cluster.connect() as make_host:
+    with connect_hosts(*hosts) as make_host:
         summary = run_batch(tasks, workers, kept, lambda one: show(format_line(one)), make_host)
     summary.left_out = listing.left_out
     show(format_summary(summary))
