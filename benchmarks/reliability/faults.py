@@ -36,7 +36,7 @@ from services import Nodes, Postgres, nodes, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
 from fuzz.backends import BACKENDS  # noqa: E402
-from fuzz.campaign.store import Store  # noqa: E402
+from fuzz.campaign.store import Campaign, Job, Store  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
@@ -173,8 +173,8 @@ class Trial:
     def least(self) -> int:
         """The cases of the job that has run the fewest; 0 where the campaign could not begin."""
         with Store(self.store) as store:
-            campaigns = store.campaigns(name=self.name)
-            return min(job.cases for job in store.jobs(campaigns[0].id)) if campaigns else 0
+            campaigns = store.read(Campaign, name=self.name)
+            return min(job.cases for job in store.read(Job, campaign=campaigns[0].id)) if campaigns else 0
 
     def count(self, counts: FaultCounts) -> None:
         """Counts what is there at the end."""

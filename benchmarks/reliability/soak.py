@@ -23,7 +23,7 @@ from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.protocol import Beat, HostEvent, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.runner import run_campaign
-from fuzz.campaign.store import Heartbeat, Store
+from fuzz.campaign.store import Campaign, Heartbeat, Store
 from fuzz.errors import FuzzError
 from fuzz.worker.clock import Clock
 
@@ -106,7 +106,7 @@ def run_real(cases: int, folder: Path) -> dict[str, Samples]:
 
 def sample(pid: int, folder: Path, cases: int, samples: dict[str, Samples]) -> None:
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
-        (campaign,) = store.campaigns()
+        (campaign,) = store.read(Campaign)
         (host,) = [beat.pid for beat in store.read(Heartbeat, campaign=campaign.id)] or [0]
     done = campaign.cases / cases
     for name, process in (("campaign", pid), ("host", host)):

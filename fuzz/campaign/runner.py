@@ -80,7 +80,7 @@ def _run(
 def _open(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resume: bool) -> Campaign:
     """A new campaign, or the last one of this name as it goes on: as it is where it has finished."""
     text, corpus_folder, host = config.model_dump_json(), str(Path(config.corpus).absolute()), socket.gethostname()
-    last = next(iter(store.campaigns(name=config.name)), None) if resume else None
+    last = next(iter(store.read(Campaign, name=config.name)), None) if resume else None
     if last is not None:
         if last.state == "finished" and last.config == text:
             return last

@@ -91,9 +91,9 @@ class CampaignState:
 
     def load(self) -> None:
         """Takes up what the store knows of this campaign."""
-        saved = {tag(job): job for job in self.store.jobs(self.campaign.id)}
+        saved = {tag(job): job for job in self.store.read(Job, campaign=self.campaign.id)}
         self.jobs = [replace(saved.get(tag(job), job), note="") for job in self.jobs]
-        for seen in self.store.occurrences(campaign=self.campaign.id, limit=1 << 31):
+        for seen in self.store.read(Occurrence, campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: mark for name, mark in self.known.items() if name not in self.new}
 
@@ -272,7 +272,3 @@ class CampaignState:
         """The jobs with suspects that are to run."""
         tags = self.suspects.tags()
         return {index for index, job in enumerate(self.jobs) if tag(job) in tags and not job.note}
-
-    def select_suspects(self, index: int) -> tuple[str, ...]:
-        """The suspects of a job that its next slice runs first."""
-        return self.suspects.select(tag(self.jobs[index]))

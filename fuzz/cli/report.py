@@ -22,8 +22,7 @@ from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
 from fuzz.web.pages.render import render_report
 from fuzz.web.pages.views import EntryView, ReportContent, read_coverage_file
-from fuzz.web.plots.client import run_plots
-from fuzz.web.plots.protocol import PlotConfig, PlotRequest
+from fuzz.web.plots.client import PlotConfig, PlotRequest, run_plots
 
 
 def report(

@@ -54,11 +54,11 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
     Of a finding that the store knows the entry is about to be there, where it is being replaced: a page looks again.
     """
     index, current = service.corpus_index, service.store.current_id(key)
-    entry = index.get(key)
+    entry = index.entries().get(key)
     if current and entry and not entry.path.exists():
         index.invalidate()
-        entry = index.get(key)
-    entry = entry or index.get(current)
+        entry = index.entries().get(key)
+    entry = entry or index.entries().get(current)
     if entry is None and (current or service.store.find(FindingRecord, key)):
         raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
     return require(entry, "entry in the corpus")
@@ -94,14 +94,14 @@ def start(service: TheService, request: models.StartRequest) -> models.StartedOu
 @router.get("/campaigns/{number}", responses=NOT_FOUND)
 def campaign(service: TheService, campaign: TheCampaign) -> models.CampaignOut:
     """One campaign with its lanes and workers."""
-    lanes = map(models.JobOut.model_validate, list_jobs(service, campaign))
-    workers = map(models.WorkerOut.model_validate, service.store.read(Heartbeat, campaign=campaign.id))
-    return models.CampaignOut(summary=service.summary(campaign), lanes=list(lanes), workers=list(workers))
+    workers = service.store.read(Heartbeat, campaign=campaign.id)
+    content = {"summary": service.summary(campaign), "lanes": list_jobs(service, campaign), "workers": workers}
+    return models.CampaignOut.model_validate(content)
 
 
 def list_jobs(service: Service, campaign: Campaign) -> list[Job]:
     """The jobs of a campaign, those with findings and most cases first."""
-    return sorted(service.store.jobs(campaign.id), key=lambda job: (-job.new, -job.known, -job.cases))
+    return sorted(service.store.read(Job, campaign=campaign.id), key=lambda job: (-job.new, -job.known, -job.cases))
 
 
 @router.get("/campaigns/{number}/statistics", responses=NOT_FOUND)
@@ -152,7 +152,7 @@ def finding(finding: TheFinding) -> FindingRecord:
 @router.get("/findings/{key}/occurrences", responses=NOT_FOUND)
 def occurrences(service: TheService, finding: TheFinding, limit: Limit = 1000) -> list[Occurrence]:
     """When a finding was seen, the earliest first."""
-    return service.store.occurrences(finding.id, limit=limit)
+    return service.store.read(Occurrence, finding=finding.id, limit=limit)
 
 
 @router.get("/findings/{key}/script", responses=NOT_FOUND | CONFLICT, response_class=PlainTextResponse)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,6 +21,7 @@ from fastapi.responses import (
     Response,
     StreamingResponse,
 )
+from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
@@ -34,9 +36,8 @@ from fuzz.web.events import MAX_STREAMS, stream
 from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.metrics import metrics
 from fuzz.web.pages import routes
-from fuzz.web.pages.render import csp_hash, read_static, render
-from fuzz.web.plots.client import PlotCache
-from fuzz.web.plots.protocol import PlotConfig
+from fuzz.web.pages.render import STATIC, csp_hash, read_static, render
+from fuzz.web.plots.client import PlotCache, PlotConfig
 from fuzz.web.service import Service
 from fuzz.web.settings import Settings
 
@@ -64,7 +65,9 @@ def make_app(settings: Settings, version: str) -> FastAPI:
         responses=COMMON_RESPONSES,
     )  # fmt: skip
     processes = CampaignProcesses(settings.configs, settings.store)
-    index = CorpusIndex(lambda: (*settings.corpora, *processes.corpus_folders()))
+    index = CorpusIndex(
+        lambda: (*settings.corpora, *(Path(one.corpus) for one in processes.configs().values() if not one.error))
+    )
     plots = PlotCache(PlotConfig(settings.backend, target_folders=settings.targets))
     store = Store(settings.store)
     queue = JudgeQueue(store, settings.judge_workers)
@@ -72,6 +75,7 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     app.state.ending = threading.Event()
     for router in (api.router, judge_api.router, routes.router, routes.judge_router):
         app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC))
     add_streams(app)
     add_login(app)
     add_error_handlers(app)
@@ -154,11 +158,8 @@ def add_error_handlers(app: FastAPI) -> None:
             {"loc": [str(part) for part in problem["loc"]], "msg": problem["msg"], "type": problem["type"]}
             for problem in error.errors()
         ]
-        if wants_page(request):
-            return error_response(
-                request, 422, "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in details)
-            )
-        return JSONResponse({"detail": details}, status_code=422)
+        text = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in details)
+        return error_response(request, 422, text) if wants_page(request) else JSONResponse({"detail": details}, 422)
 
     @app.exception_handler(ConflictError)
     @app.exception_handler(StoreError)

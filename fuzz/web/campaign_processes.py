@@ -84,10 +84,8 @@ def read_config_file(path: Path, store: str, changed: int, size: int) -> ConfigF
         error = "" if same else f"its store is {display_url(parse_url(content.store))}"
     except UsageError as wrong:
         return replace(config, error=one_line(wrong))
-    seconds = content.budget.time or math.inf
-    return replace(
-        config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=content.cluster
-    )
+    seconds, cluster = content.budget.time or math.inf, content.cluster
+    return replace(config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=cluster)
 
 
 @dataclass
@@ -135,10 +133,6 @@ class CampaignProcesses:
         """The files that can be started, by the name of their campaigns."""
         return {config.name: config for config in reversed(self.configs().values()) if not config.error}
 
-    def corpus_folders(self) -> tuple[Path, ...]:
-        """The corpus folders of the campaigns that can be started."""
-        return tuple(Path(config.corpus) for config in self.configs().values() if not config.error)
-
     def start(self, key: str, *, resume: bool) -> CampaignProcess:
         """Starts a campaign, or resumes the newest one of its name.
 
@@ -156,14 +150,11 @@ class CampaignProcesses:
             log = tempfile.TemporaryFile()
             # The campaign must live on when the service ends: a session of its own.
             process = subprocess.Popen(
-                self.command(config, resume), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                [*program_command(PROGRAM), "campaign", str(config.path), *(["--resume"] if resume else [])],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
             self.started[key] = CampaignProcess(key, process, log)
             return self.started[key]
-
-    def command(self, config: ConfigFile, resume: bool) -> list[str]:
-        line = [*program_command(PROGRAM), "campaign", str(config.path)]
-        return [*line, "--resume"] if resume else line
 
     def stop(self, campaign: Campaign) -> None:
         """Asks a campaign's process to end as Ctrl-C would. ConflictError where it does not run here."""

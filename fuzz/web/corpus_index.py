@@ -83,9 +83,6 @@ class CorpusIndex:
                 except OSError:
                     continue
 
-    def get(self, key: str) -> IndexedEntry | None:
-        return self.entries().get(key)
-
     def invalidate(self) -> None:
         """Makes the next call list the folders again."""
         self.listed_at = float("-inf")

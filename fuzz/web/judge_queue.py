@@ -21,7 +21,7 @@ from fuzz.judge.batch.host import JudgeHost, Stopped
 from fuzz.judge.batch.task import JudgeTask, TaskOptions, failure
 from fuzz.judge.formats import FLASHINFER
 from fuzz.judge.result.score import CRASHED
-from fuzz.worker.system import total_memory
+from fuzz.worker.system import process_fields, total_memory
 
 LOOK_SECONDS, BEAT_SECONDS = 2.0, 5.0
 """Seconds between two looks for work, and between two signs of life of what runs."""
@@ -31,6 +31,8 @@ IDLE_SECONDS = 60.0
 """Seconds after which a process without work is ended: it holds PyTorch in memory."""
 MAX_TRIES = 3
 """Services that may end while they judge a submission, before it is given up."""
+RELEASED = {"state": "queued", "owner": ""}
+"""The fields of a submission that somebody else is to judge."""
 
 
 @dataclass
@@ -84,7 +86,7 @@ class JudgeQueue:
         try:
             judgement = self._judge(host, taken)
         except Stopped:
-            self.store.release_submission(taken.id, self.owner)
+            self.store.update_submission(taken.id, self.owner, **RELEASED)
             return True
         result = {"verdict": judgement["verdict"], "judgement": json.dumps(judgement), "updated": time.time()}
         self.store.update_submission(taken.id, self.owner, state="judged", **result)
@@ -112,7 +114,7 @@ class JudgeQueue:
         """Has what a service was judging that is gone judged again."""
         for submission in self.store.read(Submission, state="running"):
             if is_lost(submission):
-                self.store.release_submission(submission.id, submission.owner)
+                self.store.update_submission(submission.id, submission.owner, **RELEASED)
 
 
 def write_files(submission: Submission, folder: Path, workers: int) -> JudgeTask:
@@ -151,8 +153,5 @@ def is_lost(submission: Submission) -> bool:
 
 def start_ticks(pid: int) -> str:
     """When a process started, by the machine's clock; empty where it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
+    fields = process_fields(pid)
+    return "" if not fields or fields[0] in "ZX" else fields[19]

@@ -10,7 +10,7 @@ from functools import partial
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from fuzz.campaign.store import Heartbeat
+from fuzz.campaign.store import Heartbeat, Job
 from fuzz.model.entry import STATUSES
 from fuzz.web.service import Service, campaign_state
 from fuzz.worker.clock import boot_id
@@ -50,7 +50,7 @@ class Collector:
         jobs = [
             ({**labels, **{name: str(getattr(job, name)) for name in JOB_LABELS}}, job)
             for campaign, labels in names.items()
-            for job in self.service.store.jobs(campaign)
+            for job in self.service.store.read(Job, campaign=campaign)
         ]
         for family, name, text, field in (
             (counter, "fuzz_cases", "Cases that ran.", "cases"),

@@ -7,8 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field, fields
 
-from fuzz.campaign.store import Campaign, FindingRecord, Store
-from fuzz.campaign.store.tables import JobTotals
+from fuzz.campaign.store import Campaign, Store
 from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.judge_queue import JudgeQueue
@@ -17,6 +16,7 @@ from fuzz.web.settings import Settings
 
 MAX_SILENCE = 120.0
 """Seconds without a sign of life after which a campaign on another host counts as died."""
+NO_TOTALS = {"targets": 0, "new": 0, "known": 0, "fixed": 0, "findings": 0, "worst": 0.0}
 LATEST = 8
 """Findings that the dashboard shows."""
 
@@ -48,17 +48,14 @@ class CampaignSummary:
     resumable: bool
 
 
-@dataclass(frozen=True)
 class Overview:
-    """What the store holds, at one version of it. `totals` and `counts` are by campaign, `submissions` by state."""
+    """What the store holds, at one version of it. `totals` are by campaign, `submissions` by state."""
 
-    version: str
-    campaigns: tuple[Campaign, ...]
-    totals: dict[int, JobTotals]
-    counts: dict[int, int]
-    findings: int
-    latest: tuple[FindingRecord, ...]
-    submissions: dict[str, int]
+    def __init__(self, store: Store, version: str) -> None:
+        self.version, self.campaigns = version, store.read(Campaign)
+        self.totals, self.findings = store.totals(), store.count_findings()
+        self.latest = store.findings(limit=LATEST)
+        self.submissions = store.count_submissions()
 
 
 @dataclass
@@ -78,11 +75,7 @@ class Service:
             # The version comes first: what is written while the rest is read counts as a change.
             version = self.store.version()
             if self._overview is None or self._overview.version != version:
-                self._overview = Overview(
-                    version, tuple(self.store.campaigns()), self.store.job_totals(), self.store.count_by_campaign(),
-                    self.store.count_findings(), tuple(self.store.findings(limit=LATEST)),
-                    self.store.count_submissions(),
-                )  # fmt: skip
+                self._overview = Overview(self.store, version)
             return self._overview
 
     def campaigns(self) -> list[CampaignSummary]:
@@ -98,9 +91,9 @@ class Service:
 
     def _summarise(self, campaign: Campaign, overview: Overview, resumable: dict[str, int]) -> CampaignSummary:
         """One summary. `resumable` is the newest campaign of each name whose file is in a configured folder."""
-        totals, state = overview.totals.get(campaign.id, JobTotals()), campaign_state(campaign)
-        values = vars(campaign) | vars(totals) | {
-            "state": state, "worst": finite(totals.worst), "findings": overview.counts.get(campaign.id, 0),
+        totals, state = NO_TOTALS | overview.totals.get(campaign.id, {}), campaign_state(campaign)
+        values = vars(campaign) | totals | {
+            "state": state, "worst": finite(totals["worst"]),
             "cases_per_second": campaign.cases / campaign.seconds if campaign.seconds else 0.0,
             "resumable": state in ("stopped", "died", "failed") and resumable.get(campaign.name) == campaign.id,
         }  # fmt: skip

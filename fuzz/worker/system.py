@@ -58,10 +58,18 @@ def children(pid: int | None = None) -> list[int]:
         return []
 
 
+def process_fields(pid: int) -> list[str]:
+    """The fields of a process in /proc/PID/stat, from its state on; none where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def resume_if_stopped(pid: int) -> None:
     """Lets a process go on that a signal has stopped."""
-    with suppress(OSError, IndexError):
-        if Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] == "T":
+    if process_fields(pid)[:1] == ["T"]:
+        with suppress(OSError):
             os.kill(pid, signal.SIGCONT)
 
 

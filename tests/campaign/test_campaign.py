@@ -17,7 +17,7 @@ from commands import fuzz
 from processes import join_threads
 
 from fuzz import corpus
-from fuzz.campaign.store import Coverage, Heartbeat, Store
+from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Store
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 TARGETS = '''"""Functions with one mistake each, and one without."""
@@ -101,7 +101,7 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_reports_fix
     assert [[row[key] for key in ("new", "known")] for row in rows.values()] == [[0, 0], [1, 0], [1, 0]]
     assert list(tmp_path.glob("state/*/journals/*")) == [] == list(tmp_path.glob("state/*/suspects/*"))
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-        assert [campaign.state for campaign in store.campaigns()] == ["finished"]
+        assert [campaign.state for campaign in store.read(Campaign)] == ["finished"]
         assert len(store.findings(campaign=result["campaign"])) == 2 and store.read(Heartbeat) == []
         assert {statistic.target for statistic in store.statistics()} == {f"mine.py:{name}" for name in names}
     again = run_campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
@@ -130,7 +130,7 @@ def narrow(x, scale=None):
     assert code == 0, stderr
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         (measured,) = store.read(Coverage, campaign=1)
-        (job,) = store.jobs(1)
+        (job,) = store.read(Job, campaign=1)
     assert (measured.target, measured.number, measured.cases, job.slices) == ("mine.py:narrow", 1, 5, 1)
     assert 0 < measured.lines_run < measured.lines_all and 0 < measured.branches_run < measured.branches_all
     blockers = json.loads(measured.blockers)
@@ -181,7 +181,7 @@ def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only
     ) as running:
         with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
             until = time.monotonic() + 300
-            while not (store.campaigns() and store.statistics()):
+            while not (store.read(Campaign) and store.statistics()):
                 assert time.monotonic() < until
                 time.sleep(0.1)
         busy = subprocess.run([FUZZ, "campaign", "c.yaml", "--resume"], cwd=tmp_path, capture_output=True, text=True)

@@ -25,7 +25,7 @@ from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
 from fuzz.web.campaign_processes import CampaignProcesses, open_process
 from fuzz.web.metrics import metrics
-from fuzz.web.plots.protocol import PlotResult
+from fuzz.web.plots.client import PlotResult
 from fuzz.web.service import Service
 
 HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
@@ -375,10 +375,12 @@ def test_open_pages_share_one_reading_of_the_store_and_of_each_campaign_file(
     assert events.snapshot(service)["campaigns"] and len(parsed) == 4
 
 
-def test_the_command_of_a_campaign_names_its_file_alone(files: ServiceFiles) -> None:
+def test_the_command_of_a_campaign_names_its_file_alone(files: ServiceFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: commands.append(command))
     made = CampaignProcesses((files.folder / "configs",), files.settings["store"])
-    command = made.command(made.configs()["small"], resume=True)
-    assert command[-3:] == ["campaign", str(files.folder / "configs" / "small.yaml"), "--resume"]
+    made.start("small", resume=True).log.close()
+    assert commands[0][-3:] == ["campaign", str(files.folder / "configs" / "small.yaml"), "--resume"]
 
 
 def test_a_campaign_imports_nothing_of_the_folder_that_the_service_runs_in(

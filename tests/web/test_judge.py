@@ -176,7 +176,7 @@ def test_a_submission_that_ends_its_services_is_given_up(store: Store) -> None:
     make_submission(store, "a")
     for _ in range(MAX_TRIES):
         assert store.take_submission("here 1 1", 1.0)
-        store.release_submission("a", "here 1 1")
+        store.update_submission("a", "here 1 1", state="queued", owner="")
     queue = JudgeQueue(store, 1, make_stub)
     queue.start()
     found = wait_for(lambda: vars(store.find(Submission, "a")), "judged")

@@ -25,7 +25,6 @@ from fuzz.campaign.store.tables import (
     FormerId,
     Heartbeat,
     Job,
-    JobTotals,
     Occurrence,
     R,
     Record,
@@ -37,8 +36,7 @@ from fuzz.errors import StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
-CAMPAIGNS, JOBS = TABLES[Campaign], TABLES[Job]
-FINDINGS, OCCURRENCES = TABLES[FindingRecord], TABLES[Occurrence]
+CAMPAIGNS, FINDINGS, OCCURRENCES = TABLES[Campaign], TABLES[FindingRecord], TABLES[Occurrence]
 FORMER_IDS, SUBMISSIONS = TABLES[FormerId], TABLES[Submission]
 Condition = sa.ColumnElement[bool]
 
@@ -146,20 +144,9 @@ class Store:
                 damage = f"the table {table.name} is damaged: {one_line(error)}"
                 raise StoreError(f"store {self.name}: {damage}; fuzz store rebuild makes findings again") from None
 
-    def campaigns(self, name: str = "") -> list[Campaign]:
-        """Every campaign, or those of a name, the newest first."""
-        return self.read(Campaign, name=name)
-
-    def jobs(self, campaign: int) -> list[Job]:
-        return self.read(Job, campaign=campaign)
-
     def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
         """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
         return self.read(Statistic, TABLES[Statistic].c.id > after, limit=limit, campaign=campaign)
-
-    def occurrences(self, finding: str = "", campaign: int | None = None, limit: int = 1000) -> list[Occurrence]:
-        """When a finding was seen, or what a campaign saw, the earliest first."""
-        return self.read(Occurrence, limit=limit, finding=finding, campaign=campaign)
 
     def version(self) -> str:
         """Another text after each write: what was read at the same version need not be read again."""
@@ -170,12 +157,17 @@ class Store:
             self._watcher = self._watcher or self.engine.raw_connection()
             return str(self._watcher.cursor().execute("PRAGMA data_version").fetchone()[0])
 
-    def job_totals(self) -> dict[int, JobTotals]:
-        """What the jobs of each campaign add up to, by the campaign's id."""
-        job = JOBS.c
-        sums = [sa.cast(sa.func.sum(column), sa.BigInteger) for column in (job.new, job.known, job.fixed)]
-        query = sa.select(job.campaign, sa.func.count(job.target.distinct()), *sums, sa.func.max(job.worst))
-        return {campaign: JobTotals(*totals) for campaign, *totals in self._rows(query.group_by(job.campaign))}
+    def totals(self) -> dict[int, dict[str, Any]]:
+        """What the jobs of each campaign add up to, and how many findings it saw, by the campaign's id."""
+        job, seen = TABLES[Job].c, OCCURRENCES.c
+        targets, worst = sa.func.count(job.target.distinct()).label("targets"), sa.func.max(job.worst).label("worst")
+        sums = [sa.cast(sa.func.sum(one), sa.BigInteger).label(one.name) for one in (job.new, job.known, job.fixed)]
+        rows = self._rows(sa.select(job.campaign, targets, *sums, worst).group_by(job.campaign))
+        found = {row.campaign: dict(row._mapping) for row in rows}
+        counts = sa.select(seen.campaign, sa.func.count(seen.finding.distinct())).where(seen.campaign.is_not(None))
+        for campaign, count in self._rows(counts.group_by(seen.campaign)):
+            found.setdefault(campaign, {})["findings"] = count
+        return found
 
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str
@@ -190,12 +182,6 @@ class Store:
         """How many `findings` there are."""
         count = sa.select(sa.func.count()).select_from(FINDINGS)
         return int(self._value(count.where(*_matching(campaign, text, equal))))
-
-    def count_by_campaign(self) -> dict[int, int]:
-        """How many findings each campaign saw, by its id; those that saw none are left out."""
-        campaign = OCCURRENCES.c.campaign
-        query = sa.select(campaign, sa.func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
-        return {int(number): int(count) for number, count in self._rows(query.group_by(campaign))}
 
     def current_id(self, former: str) -> str:
         """The id of the finding that had another one until a smaller case replaced its entry; empty where none had."""
@@ -226,10 +212,6 @@ class Store:
                 taken = {"state": "running", "owner": owner, "updated": wall, "tries": column.tries + 1}
                 connection.execute(sa.update(SUBMISSIONS).where(column.id == key).values(**taken))
         return self.find(Submission, key) if key is not None else None
-
-    def release_submission(self, key: str, owner: str) -> None:
-        """Has a submission judged by somebody else."""
-        self.update_submission(key, owner, state="queued", owner="")
 
     def update_submission(self, key: str, holder: str, /, **values: Any) -> None:
         """Changes these fields of a submission, unless it is somebody else's by now, or nobody's."""

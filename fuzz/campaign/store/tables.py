@@ -190,17 +190,6 @@ class Job(JobKey, table="lanes"):
         return self.cases / self.seconds if self.seconds else 0.0
 
 
-@dataclass(frozen=True)
-class JobTotals:
-    """What the jobs of one campaign add up to; `worst` is the largest of theirs."""
-
-    targets: int = 0
-    new: int = 0
-    known: int = 0
-    fixed: int = 0
-    worst: float = 0.0
-
-
 class Heartbeat(Record, table="heartbeats"):
     """A sign of life of one worker of a campaign; `lane` is the target of its job.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,16 @@ FUNCTIONS = (case_lines, script_command, severity_lines, ulps_text)
 """What templates call by name."""
 
 
-@cache
-def environment() -> Environment:
-    """The environment of all templates."""
-    loader = FileSystemLoader(FOLDER / "templates")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.globals.update({function.__name__: function for function in FUNCTIONS})
-    return made
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+ENVIRONMENT.globals.update({function.__name__: function for function in FUNCTIONS})
 
 
 def render(name: str, **values: Any) -> str:
     """One page or part of a page."""
-    text: str = environment().get_template(name).render(**values)
+    text: str = ENVIRONMENT.get_template(name).render(**values)
     return text
 
 

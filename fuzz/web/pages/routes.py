@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from fuzz.campaign.store import Coverage, FindingRecord, Heartbeat
+from fuzz.campaign.store import Coverage, FindingRecord, Heartbeat, Occurrence
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
@@ -22,19 +22,15 @@ from fuzz.web.api import Offset, TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.judge_api import SubmissionId, describe, find_submission, require_judging, submissions
 from fuzz.web.models import Filters, FindingKey, Text
-from fuzz.web.pages.campaign_report import view_coverages
-from fuzz.web.pages.render import STATIC, render
+from fuzz.web.pages.campaign_report import plot_trends, view_coverages
+from fuzz.web.pages.render import render
 from fuzz.web.pages.views import EntryView
-from fuzz.web.plots.trend_plots import plot_trends
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 judge_router = APIRouter(
     prefix="/judgements", include_in_schema=False, default_response_class=HTMLResponse,
     dependencies=[Depends(require_judging)],
 )  # fmt: skip
-MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-STATIC_FILES = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
-"""What is served as it is, by name."""
 MAX_ROWS, PAGE = 500, 100
 """Entries that are listed, and judgements on one page."""
 
@@ -44,12 +40,6 @@ def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
     settings = api.get_service(request).settings
     common = {"fmt": formatting, "here": request.url.path, "logged_in": bool(settings.token), "judges": settings.judge}
     return HTMLResponse(render(name, **common, **values))
-
-
-@router.get("/static/{name}")
-def static(name: str) -> Response:
-    path = api.require(STATIC_FILES.get(name), "file")
-    return Response(path.read_bytes(), media_type=MEDIA_TYPES[path.suffix], headers={"cache-control": "no-cache"})
 
 
 @router.get("/")
@@ -106,7 +96,7 @@ def finding(request: Request, service: TheService, key: FindingKey, indexed: The
     if entry is None:
         return html_page(request, "unreadable.html", key=indexed.key, error=error)
     stored = service.store.find(FindingRecord, indexed.key)
-    history = service.store.occurrences(indexed.key, limit=200) if stored else []
+    history = service.store.read(Occurrence, finding=indexed.key, limit=200) if stored else []
     view = EntryView(entry, str(indexed.path), replay_command(indexed.path))
     return html_page(
         request, "finding_page.html", v=view, key=indexed.key, stored=stored, history=history, statuses=STATUSES
@@ -122,8 +112,7 @@ def plots_and_script(service: TheService, key: FindingKey, indexed: TheEntry) ->
     if entry is None:
         raise HTTPException(404, error)
     result, seconds = service.plot_cache.plot(indexed)
-    view = EntryView(entry, str(indexed.path), replay_command(indexed.path), result)
-    return HTMLResponse(render("plots_and_script.html", v=view, retry_seconds=math.ceil(seconds)))
+    return HTMLResponse(render("plots_and_script.html", result=result, retry_seconds=math.ceil(seconds)))
 
 
 def redirect_to(indexed: IndexedEntry, part: str) -> Response:

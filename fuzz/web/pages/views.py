@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuzz.coverage_report.report import CoverageReport, read_report
-from fuzz.errors import UsageError
+from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import verdict_lines
-from fuzz.web.plots.protocol import PlotResult
+from fuzz.web.plots.client import PlotResult
 
 if TYPE_CHECKING:
     from fuzz.campaign.store import Job
 
-Pairs = tuple[tuple[str, str], ...]
-VERSIONS = ("backend", "device", "torch", "triton", "python")
 PROVENANCE = ("seed", "first_case", "witnesses", "cut_off")
 LARGEST_FILE = 1 << 26
 """Bytes of the largest file of coverage that is read."""
@@ -40,10 +38,6 @@ class EntryView:
     def title(self) -> str:
         finding = self.entry.finding
         return f"{finding.oracle}/{finding.symptom} {finding.output}" if finding else "seed case"
-
-    @property
-    def message(self) -> str:
-        return self.entry.finding.message if self.entry.finding else "a seed case"
 
     @property
     def size(self) -> str:
@@ -73,11 +67,6 @@ class EntryView:
         return "\n".join(lines)
 
     @property
-    def versions(self) -> Pairs:
-        seen = self.entry.provenance.fields()
-        return tuple((name, seen[name]) for name in VERSIONS if name in seen)
-
-    @property
     def numbers(self) -> Iterator[tuple[str, str]]:
         """What was counted: how much disagrees, by how much, how often, since when."""
         finding, provenance = self.entry.finding, self.entry.provenance
@@ -93,20 +82,6 @@ class EntryView:
             yield "source line", finding.source_line
         if finding and finding.call:
             yield "shown by", f"call {finding.call + 1}"
-
-    @property
-    def plots(self) -> tuple[Plot, ...]:
-        return self.result.plots if self.result else ()
-
-    @property
-    def missing(self) -> Iterator[str]:
-        """Why there is no plot or no script."""
-        if self.result and self.result.why:
-            yield self.result.why
-        elif self.result and not self.plots:
-            yield "nothing to draw: every output has exactly the reference's values."
-        if self.result and self.result.no_script:
-            yield f"no script: {self.result.no_script}"
 
 
 @dataclass(frozen=True)
@@ -131,10 +106,9 @@ class ReportContent:
 def read_coverage_file(path: Path) -> CoverageView:
     """The reports in a file that ``fuzz coverage --json`` has written. UsageError where it is none."""
     try:
-        value = json.loads(read_file(path, LARGEST_FILE))
+        with os_errors_as(UsageError, f"cannot read {path}"):
+            value = json.loads(read_file(path, LARGEST_FILE))
         targets = value["targets"] if isinstance(value, dict) and "targets" in value else [value]
         return CoverageView(tuple(map(read_report, targets)))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} holds nothing that fuzz coverage --json prints: {error}") from None

@@ -7,13 +7,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fuzz.errors import InternalError, UsageError, one_line
+from fuzz.model.entry import Entry
 from fuzz.model.outcome import describe
+from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import replay_command
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.web.plots.protocol import WORKER, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.process import Worker, WorkerCrash, preload
 
 PATIENCE = 120.0
@@ -24,8 +26,46 @@ BUSY = 10.0
 """Seconds that a request waits for the one before it."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
 """Seconds until what failed once may run again, and at most."""
+WORKER = "fuzz.web.plots.worker:make_handler"
 Key = tuple[str, float]
 """An entry's file, and its modification time."""
+
+
+@dataclass(frozen=True)
+class PlotConfig:
+    """Where a worker runs cases, and where it may load targets from.
+
+    `target_file` holds every target. Without it: the built-in targets, then the files in `target_folders`, and with
+    `search_parents` those in the four folders above an entry, as `fuzz replay` finds them.
+    """
+
+    backend: str
+    target_file: str = ""
+    target_folders: tuple[Path, ...] = ()
+    search_parents: bool = False
+
+
+@dataclass(frozen=True)
+class PlotRequest:
+    """An entry with its file, and the command that repeats it, which its script states."""
+
+    path: Path
+    entry: Entry
+    command: str
+
+
+@dataclass(frozen=True)
+class PlotResult:
+    """The plots of one case, and its stand-alone program. `why` and `no_script` say why there is none.
+
+    `failed` is whether another try may give more.
+    """
+
+    plots: tuple[Plot, ...] = ()
+    why: str = ""
+    script: str = ""
+    no_script: str = ""
+    failed: bool = False
 
 
 def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:

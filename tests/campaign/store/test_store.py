@@ -68,13 +68,13 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     for record in (lane, beat, statistic):
         store.save(record)
     store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
-    assert store.find(Campaign, campaign.id) == campaign and store.campaigns() == [campaign]
-    assert store.jobs(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
+    assert store.find(Campaign, campaign.id) == campaign and store.read(Campaign) == [campaign]
+    assert store.read(Job, campaign=campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
     assert store.read(Heartbeat) == store.read(Heartbeat, campaign=campaign.id) == [beat]
     (counted,) = store.statistics(campaign.id)
     assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
     assert store.find(FindingRecord, FINDING.id) == replace(FINDING, hits=1)
-    assert store.occurrences(FINDING.id) == [occurrence(FINDING.id, "1", campaign.id)]
+    assert store.read(Occurrence, finding=FINDING.id) == [occurrence(FINDING.id, "1", campaign.id)]
     assert store.find(Campaign, 99) is store.find(FindingRecord, "nothing") is None
 
 
@@ -99,7 +99,9 @@ def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) 
     )
     assert store.find(FindingRecord, FINDING.id) == replace(FINDING, hits=7, last_seen=20.0)
     assert len(store.statistics()) == 1
-    assert [(campaign.state, campaign.seconds) for campaign in store.campaigns(name="nightly")] == [("stopped", 9.5)]
+    assert [(campaign.state, campaign.seconds) for campaign in store.read(Campaign, name="nightly")] == [
+        ("stopped", 9.5)
+    ]
 
 
 def test_findings_are_chosen_by_what_they_are(store: Store, campaign: Campaign) -> None:
@@ -128,7 +130,7 @@ def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Cam
     both = replace(FINDING, id="dx-sign-9")
     store.save_finding(both, occurrence(both.id, "3"))
     store.save_finding(small, None, replaces=both.id)
-    assert [occurrence.key for occurrence in store.occurrences(small.id)] == [
+    assert [occurrence.key for occurrence in store.read(Occurrence, finding=small.id)] == [
         "1",
         "2",
         "3",
@@ -170,7 +172,7 @@ def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
     store.save_finding(FINDING, occurrence(FINDING.id, "2"))
     assert [finding.id for finding in store.findings(replayed="agrees")] == [FINDING.id]
     store.remove(FindingRecord, id=FINDING.id)
-    assert store.findings() == [] and store.occurrences() == []
+    assert store.findings() == [] and store.read(Occurrence) == []
 
 
 def test_the_age_of_a_heartbeat_survives_a_clock_that_jumps() -> None:
@@ -226,7 +228,7 @@ def test_text_that_databases_do_not_hold_is_stored_as_its_escape_sequence(
 ) -> None:
     store.save_finding(replace(FINDING, message=text, path=text), occurrence(FINDING.id, text, campaign.id))
     store.save(Job(campaign.id, text, "", "cpu", "auto", 0, cells=(text,), note=text))
-    (found,), (job,) = store.findings(), store.jobs(campaign.id)
+    (found,), (job,) = store.findings(), store.read(Job, campaign=campaign.id)
     assert found.message == found.path == job.note and "\\" in found.message and found.hits == 1
 
 
@@ -261,7 +263,7 @@ def test_a_store_of_a_newer_version_is_refused_in_one_line(store_url: str) -> No
 
 
 def test_processes_that_open_a_new_store_together_make_it_once(store_url: str) -> None:
-    program = f"from fuzz.campaign.store import Store; print(Store({store_url!r}).campaigns())"
+    program = f"from fuzz.campaign.store import Campaign, Store; print(Store({store_url!r}).read(Campaign))"
     processes = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
@@ -273,9 +275,9 @@ def test_a_server_that_goes_away_is_one_line_and_comes_back(server: Postgres) ->
     with Store(server.database()) as store:
         server.stop()
         with pytest.raises(StoreError, match="^store postgresql://postgres@/store[^\n]*$"):
-            store.campaigns()
+            store.read(Campaign)
         server.start()
-        assert store.campaigns() == []
+        assert store.read(Campaign) == []
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_a_store_whose_rows_are_damaged_is_one_line(tmp_path: Path, damage: str)
             connection.execute(sa.text(damage))
     with pytest.raises(StoreError) as caught, Store(url) as store:
         store.findings()
-        store.occurrences()
+        store.read(Occurrence)
     assert str(caught.value).startswith(f"store {url}") and "\n" not in str(caught.value)
 
 
@@ -350,7 +352,7 @@ def test_a_store_of_which_bytes_are_wrong_or_missing_never_ends_in_a_traceback(t
         with suppress(StoreError), Store(f"sqlite:///{path}") as store:
             store.findings()
             store.save_finding(FINDING, occurrence(FINDING.id, "1"))
-            store.occurrences()
+            store.read(Occurrence)
 
 
 def test_findings_are_filtered_by_severity(store: Store, entry: Entry, tmp_path: Path) -> None:
@@ -368,11 +370,11 @@ def test_a_submission_is_judged_once_by_whoever_takes_it(store: Store) -> None:
     taken = store.take_submission("me", 7.0)
     assert taken == replace(first, state="running", owner="me", updated=7.0, tries=1)
     store.update_submission("a", "me", updated=8.0)
-    store.release_submission("a", "somebody")
+    store.update_submission("a", "somebody", state="queued", owner="")
     store.update_submission("a", "somebody", state="judged", judgement="{}", updated=9.0)
     still = replace(taken, updated=8.0)
     assert store.find(Submission, "a") == still and store.read(Submission, state="running") == [still]
-    store.release_submission("a", "me")
+    store.update_submission("a", "me", state="queued", owner="")
     again = store.take_submission("you", 10.0)
     assert again is not None and (again.id, again.tries, again.owner) == ("a", 2, "you")
     store.update_submission("a", "you", state="judged", judgement='{"score": 1.0}', updated=11.0)

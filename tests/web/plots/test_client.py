@@ -12,8 +12,7 @@ from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.web.corpus_index import CorpusIndex, IndexedEntry
 from fuzz.web.plots import client
-from fuzz.web.plots.client import FIRST_PAUSE, LONGEST_PAUSE, PlotCache
-from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
+from fuzz.web.plots.client import FIRST_PAUSE, LONGEST_PAUSE, PlotCache, PlotConfig, PlotRequest, PlotResult
 
 FAILED, DRAWN = PlotResult(why="nothing to draw: hung", failed=True), PlotResult(script="pass")
 
@@ -21,9 +20,7 @@ FAILED, DRAWN = PlotResult(why="nothing to draw: hung", failed=True), PlotResult
 @pytest.fixture
 def indexed(tmp_path: Path, entry: Entry) -> IndexedEntry:
     path = corpus.save_entry(tmp_path, entry)
-    found = CorpusIndex(lambda: [tmp_path]).get(path.stem)
-    assert found is not None
-    return found
+    return CorpusIndex(lambda: [tmp_path]).entries()[path.stem]
 
 
 def test_what_failed_runs_again_after_growing_pauses(indexed: IndexedEntry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fuzz.oracles.diagnosis import DiagnosisContext
 from fuzz.report.plots.plot_data import NOT_FINITE, Plot
 from fuzz.web.pages.render import render
+from fuzz.web.plots.client import PlotResult
 from fuzz.web.plots.error_plots import ErrorCurve, error_in_ulp, make_plots, plot_curve, unravel
-from fuzz.web.plots.protocol import PlotResult
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -80,14 +80,5 @@ def test_names_in_a_plot_are_text() -> None:
     hostile = '</svg><script>alert(1)</script>"'
     values = [error_in_ulp(hostile, 0.0, 1.0, "right"), error_in_ulp(hostile, 1.0, 2.0, "wrong")]
     drawn = plot_curve(ErrorCurve(hostile, hostile, hostile, values), ())
-    text = render("plots_and_script.html", v=Shown([drawn]), retry_seconds=0)
+    text = render("plots_and_script.html", result=PlotResult((drawn,)), retry_seconds=0)
     assert "<script" not in text and text.count("</svg>") == 1
-
-
-class Shown:
-    """What the template takes."""
-
-    result, missing = PlotResult(), ()
-
-    def __init__(self, drawn: list[Plot]) -> None:
-        self.plots = drawn
