@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from fuzz.judge.formats.base import Problem, Tensors
 from fuzz.judge.formats.solution import Solution
@@ -93,11 +94,7 @@ def slot_names(value: Any) -> list[str]:
 
 def widen(value: Any) -> Any:
     """Arguments that ask for float64 instead of a narrower dtype."""
-    if isinstance(value, dict):
-        return {name: widen(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(widen, value))
-    return torch.float64 if isinstance(value, torch.dtype) and value in FLOATING else value
+    return tree_map(lambda one: torch.float64 if isinstance(one, torch.dtype) and one in FLOATING else one, value)
 
 
 class OpsSolution(Solution):
@@ -158,11 +155,7 @@ def expected_form(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def to_meta(value: Any) -> Any:
     """Arguments that ask for tensors without memory."""
-    if isinstance(value, dict):
-        return {name: to_meta(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(to_meta, value))
-    return torch.device("meta") if isinstance(value, torch.device) else value
+    return tree_map(lambda one: torch.device("meta") if isinstance(one, torch.device) else one, value)
 
 
 def check_identity(overload: Any, result: Any, call: Call) -> None:
