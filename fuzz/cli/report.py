@@ -51,7 +51,7 @@ def report(
 
         content = read_campaign(what, store)
     requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in content.paths]
-    config = PlotConfig(choose_backend(backend), target, search_parents=True) if plots and requests else None
+    config = PlotConfig(choose_backend(backend), target) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
     title = content.title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"

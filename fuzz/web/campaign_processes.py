@@ -124,9 +124,7 @@ class CampaignProcesses:
 
     def by_length(self) -> dict[str, ConfigFile]:
         """Campaign files by key: the shortest of this machine first, those that cannot be started last."""
-        files = sorted(
-            self.configs().values(), key=lambda config: (bool(config.error), config.cluster != "local", config.seconds)
-        )
+        files = sorted(self.configs().values(), key=lambda one: (bool(one.error), one.cluster != "local", one.seconds))
         return {config.key: config for config in files}
 
     def startable(self) -> dict[str, ConfigFile]:

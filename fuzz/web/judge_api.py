@@ -204,10 +204,7 @@ def find_submission(service: TheService, key: SubmissionId) -> Submission:
 
 def describe(found: Submission) -> SubmissionOut:
     """What is said of a submission."""
-    judgement: dict[str, Any] | None = json.loads(found.judgement) if found.judgement else None
-    said = {name: (judgement or {}).get(name) for name in ("verdict", "reason", "severity", "score")}
-    return SubmissionOut(
-        id=found.id, state=found.state, name=found.name, format=found.format, backend=found.backend,
-        seconds=found.seconds, seed=found.seed, memory_mb=found.memory >> 20, created=found.created,
-        codes=(judgement or {}).get("codes", []), judgement=judgement, **said,
-    )  # fmt: skip
+    judgement: dict[str, Any] = json.loads(found.judgement or "{}")
+    own = {"memory_mb": found.memory >> 20, "verdict": found.verdict or None, "judgement": judgement or None}
+    values = judgement | vars(found) | own
+    return SubmissionOut(**{name: values[name] for name in SubmissionOut.model_fields if name in values})

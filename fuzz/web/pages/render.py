@@ -16,15 +16,13 @@ from fuzz.web.pages.views import EntryView, ReportContent
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
-FUNCTIONS = (case_lines, script_command, severity_lines, ulps_text)
-"""What templates call by name."""
 
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-ENVIRONMENT.globals.update({function.__name__: function for function in FUNCTIONS})
+ENVIRONMENT.globals.update({one.__name__: one for one in (case_lines, script_command, severity_lines, ulps_text)})
 
 
 def render(name: str, **values: Any) -> str:

@@ -35,14 +35,13 @@ Key = tuple[str, float]
 class PlotConfig:
     """Where a worker runs cases, and where it may load targets from.
 
-    `target_file` holds every target. Without it: the built-in targets, then the files in `target_folders`, and with
-    `search_parents` those in the four folders above an entry, as `fuzz replay` finds them.
+    Those are the built-in targets, then the files in `target_folders`; where that is None, `target_file`, and without
+    it what is in the four folders above an entry, as `fuzz replay` finds them.
     """
 
     backend: str
     target_file: str = ""
-    target_folders: tuple[Path, ...] = ()
-    search_parents: bool = False
+    target_folders: tuple[Path, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
 def locate_target(config: PlotConfig, request: PlotRequest) -> str:
     """What to load an entry's target by. TargetError where it is in none of the configured folders."""
     name = request.entry.case.target
-    if config.search_parents:
+    if config.target_folders is None:
         return loader.find_target(name, request.path, config.target_file)[0]
     if name in {path.stem for path in loader.built_in_files()} or name.partition("_")[0] in loader.LIBRARIES:
         return name
