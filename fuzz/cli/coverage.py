@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from fuzz.cli.console import put, put_json
+from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import FindingsFolder, Json, Targets
 from fuzz.coverage_report.report import CoverageReport, format_line, format_report
+from fuzz.coverage_report.together import format_files, sum_files
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.options import RunOptions
@@ -41,17 +42,30 @@ def coverage(
     reports: list[CoverageReport] = []
     for text in texts:
         begin = time.monotonic() if reports else process_start
-        reports.append(examine(replace(options, target=text), begin))
+        report = examine(replace(options, target=text), begin)
+        if report is None:
+            if len(texts) > 1:
+                complain(f"{text}: {NOTHING_RAN}")
+            continue
+        reports.append(report)
         if not json:
-            put(format_report(reports[-1]) if len(texts) == 1 else format_line(reports[-1]))
-    if json:
-        values = [report.as_json() for report in reports]
-        put_json(values[0] if len(values) == 1 else {"version": values[0]["version"], "targets": values})
-    return int(fail_under is not None and any(report.percent_accounted < fail_under for report in reports))
+            put(format_report(report) if len(texts) == 1 else format_line(report))
+    if not reports:
+        raise UsageError(NOTHING_RAN)
+    values, files = [report.as_json() for report in reports], sum_files(reports)
+    if json and len(texts) == 1:
+        put_json(values[0])
+    elif json:
+        together = [each.as_json() for each in files]
+        put_json({"version": values[0]["version"], "targets": values, "files": together})
+    elif len(texts) > 1:
+        put(format_files(files))
+    least = min(report.percent_accounted for report in reports) if len(reports) == len(texts) else 0.0
+    return int(fail_under is not None and least < fail_under)
 
 
-def examine(options: RunOptions, process_start: float) -> CoverageReport:
-    """The report on one target; its budget of time began at `process_start`, by time.monotonic."""
+def examine(options: RunOptions, process_start: float) -> CoverageReport | None:
+    """The report on one target, whose budget began at `process_start` of time.monotonic; None where no case ran."""
     # These import Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.coverage_report.assemble import make_report
     from fuzz.coverage_report.collect import collect
@@ -60,5 +74,5 @@ def examine(options: RunOptions, process_start: float) -> CoverageReport:
     folder = findings_folder(loaded, None, options.corpus)
     collected = collect(loaded, options, choose_backend(options.backend), Path(folder), process_start)
     if not collected.cases:
-        raise UsageError(NOTHING_RAN)
+        return None
     return make_report(loaded, collected)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fuzz.backends.base import portable_path
 from fuzz.coverage_report.blockers import Blocker, explain, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.definitions import Definition, definition
-from fuzz.coverage_report.kernel_code import count_masks, find_constant_blockers, find_counted_blockers
+from fuzz.coverage_report.kernel_code import (
+    count_masks,
+    find_constant_blockers,
+    find_counted_blockers,
+    find_launch_blocker,
+    find_launched,
+    statement_lines,
+)
 from fuzz.coverage_report.parameters import find_configuration_blockers, find_parameter_blockers
 from fuzz.coverage_report.protocol import Observations, SourceFunction
 from fuzz.coverage_report.python_code import Measured, find_python_blockers, measure_files, measure_function
 from fuzz.coverage_report.report import CoverageReport, Ran
 from fuzz.search.engines.launch_options import launch_space
 from fuzz.target.spec import Target
+
+Lines = dict[str, tuple[frozenset[int], frozenset[int]]]
+"""The lines of each file, and those of them that never ran."""
 
 
 def make_report(target: Target, collected: Collected) -> CoverageReport:
@@ -30,14 +40,17 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
         function: measure_function(node, files.get(function.file, Measured())) for function, node in functions.items()
     }
     blockers = [*_find_blockers(target, observed, functions, kernels, measured, collected)]
-    ran = [_count_python(each) for each in measured.values()]
-    ran += [_count_kernel(function, node, blockers) for function, node in kernels.items()]
-    lines, branches = (sum((counts[index] for counts in ran), Ran(0, 0)) for index in (0, 1))
+    lines = [(function.file, each.lines, each.missing_lines) for function, each in measured.items()]
+    lines += [(kernel.file, *_kernel_lines(kernel, node, blockers)) for kernel, node in kernels.items()]
+    by_file = _sum_lines(lines)
+    branches = [Ran(len(each.branches - each.missing_branches), len(each.branches)) for each in measured.values()]
+    branches += [_count_branches(kernel, node, blockers) for kernel, node in kernels.items()]
     portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
     return CoverageReport(
-        target.name, len(collected.cases), observed.rejected, collected.crashed, lines, branches,
-        count_masks(observed.counted, observed.happened),
-        tuple(explain(portable, target.unreached)), sum(each.unreached_branches for each in measured.values()),
+        target.name, len(collected.cases), observed.rejected, collected.crashed,
+        sum((Ran(len(each) - len(never), len(each)) for each, never in by_file.values()), Ran(0, 0)),
+        sum(branches, Ran(0, 0)), count_masks(observed.counted, observed.happened),
+        tuple(explain(portable, target.unreached)), sum(each.unreached_branches for each in measured.values()), by_file,
     )  # fmt: skip
 
 
@@ -53,26 +66,47 @@ def _find_blockers(
         yield from find_python_blockers(function, node, measured[function])
         if function in observed.wrapped:
             yield from find_parameter_blockers(function, node, observed.values)
+    launched = find_launched(observed)
     for kernel, node in kernels.items():
+        if kernel not in launched:
+            yield find_launch_blocker(kernel, node)
         yield from find_constant_blockers(kernel, node, observed.constants.get(kernel, ()))
     has_empty_dims = any(dim.clamp(dim.low) == 0 for dim in target.sizes)
     yield from find_counted_blockers(observed.counted, observed.happened, has_empty_dims=has_empty_dims)
     yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
 
 
-def _count_python(measured: Measured) -> tuple[Ran, Ran]:
-    lines, branches = len(measured.lines), len(measured.branches)
-    return (
-        Ran(lines - len(measured.missing_lines), lines),
-        Ran(branches - len(measured.missing_branches), branches),
-    )
+def _kernel_lines(
+    kernel: SourceFunction, node: Definition, blockers: list[Blocker]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The lines of a kernel, and those that never ran: all where it was not launched, else those behind a constant of
+    compilation that had one value only."""
+    lines, inside = statement_lines(node), _inside(kernel, node, blockers)
+    behind = {line for each in inside if each.kind in ("function", "constexpr") for line in each.lines}
+    return lines, lines & behind
 
 
-def _count_kernel(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> tuple[Ran, Ran]:
-    """Lines of a kernel count as run but for those behind a constant of compilation that had one value only."""
-    lines = {part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node}
-    inside = [each for each in blockers if each.file == kernel.file and each.line in lines]
-    behind = {line for each in inside if each.kind == "constexpr" for line in each.lines}
+def _count_branches(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> Ran:
+    """Branches of a launched kernel count as run but for those that a blocker names."""
+    inside = _inside(kernel, node, blockers)
+    if any(each.kind == "function" for each in inside):
+        return Ran(0, 0)
     conditions = sum(isinstance(part, ast.If | ast.While | ast.For) for part in ast.walk(node))
     never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside)
-    return Ran(len(lines - behind), len(lines)), Ran(max(2 * conditions - never, 0), 2 * conditions)
+    return Ran(max(2 * conditions - never, 0), 2 * conditions)
+
+
+def _inside(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> list[Blocker]:
+    """The blockers that stand in a kernel."""
+    lines = {node.lineno, *statement_lines(node)}
+    return [each for each in blockers if each.file == kernel.file and each.line in lines]
+
+
+def _sum_lines(parts: Iterable[tuple[str, frozenset[int], frozenset[int]]]) -> Lines:
+    """For each file, under its portable name, the lines of its parts and those that never ran."""
+    found: Lines = {}
+    for file, lines, missing in parts:
+        name = portable_path(file)
+        every, never = found.get(name, (frozenset[int](), frozenset[int]()))
+        found[name] = every | lines, never | missing
+    return found

@@ -12,7 +12,7 @@ class Blocker:
     """Something never tried: its kind, its place, what it is, and what it needs to be tried.
 
     `lines` are those that cannot run without it. `elsewhere` are further lines at which the same was never tried.
-    `reason` is why the target's author leaves it out; empty where none is given.
+    `reason` is why it is left out, by the target's author or by what the code is; empty where there is none.
     """
 
     kind: str
@@ -56,7 +56,7 @@ def explain(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[B
     def with_reason(blocker: Blocker) -> Blocker:
         places = (blocker.name, f"{blocker.file}:{blocker.line}")
         reasons = (why for pattern, why in unreached.items() if any(fnmatchcase(text, pattern) for text in places))
-        return replace(blocker, reason=next(reasons, ""))
+        return replace(blocker, reason=next(reasons, blocker.reason))
 
     return sorted(
         map(with_reason, blockers), key=lambda each: (bool(each.reason), -each.behind, each.file, each.line, each.what)

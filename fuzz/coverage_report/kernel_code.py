@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition, lines_of
-from fuzz.coverage_report.protocol import Constants, Site, SourceFunction
+from fuzz.coverage_report.protocol import Constants, Observations, Site, SourceFunction
 from fuzz.coverage_report.report import Ran
 
 PLAIN = (
@@ -67,6 +67,26 @@ def _never(kind: str, outcomes: Mapping[str, bool], has_empty_dims: bool) -> Ite
             yield "the loop never has 0 turns", IF_EMPTY if has_empty_dims else IF_NONE_EMPTY
         if not any(occurred for trips, occurred in outcomes.items() if trips not in ("0", "1")):
             yield "the loop never has 2 turns", "a dim longer than the block"
+
+
+def find_launched(observed: Observations) -> set[SourceFunction]:
+    """The kernels that were compiled for a launch, and the functions that these inline."""
+    launched, fresh = set[SourceFunction](), {*observed.constants}
+    while fresh:
+        launched |= fresh
+        fresh = {inner for kernel in fresh for inner in observed.inlined.get(kernel, ())} - launched
+    return launched
+
+
+def find_launch_blocker(kernel: SourceFunction, node: Definition) -> Blocker:
+    """That a kernel was never launched, and is inlined in none that was."""
+    what = f"{kernel.name} is never launched"
+    return Blocker("function", kernel.file, node.lineno, what, "a case that launches it", statement_lines(node))
+
+
+def statement_lines(node: Definition) -> frozenset[int]:
+    """The lines at which the statements of a kernel begin."""
+    return frozenset(part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node)
 
 
 def find_constant_blockers(

@@ -72,6 +72,7 @@ class Observer:
         files = {function.file for function in current.called}
         current.arcs = {file: {*(data.arcs(file) or ())} for file in files & data.measured_files()}
         current.referenced, current.kernels, current.wrapped = scope.referenced, scope.kernels, scope.wrapped
+        current.inlined = scope.inlined
         sites = [Site(site.file, site.line, site.kernel, site.kind, site.outcome) for site in counted]
         current.counted = {*sites}
         if isinstance(outcome, Returned):

@@ -47,8 +47,9 @@ Value = TensorKind | bool | int | float | str | None
 class Observations:
     """What ran, from one case or many.
 
-    `called`, `referenced`, `kernels` and `wrapped` are explained at Scope. `happened` and `counted` are sites: those
-    that occurred, and all. `constants` are those that each kernel was compiled with, `values` those of parameters.
+    `called`, `referenced`, `kernels`, `inlined` and `wrapped` are explained at Scope. `happened` and `counted` are
+    sites: those that occurred, and all. `constants` are those that each kernel was compiled with, `values` those of
+    parameters.
     """
 
     arcs: dict[str, set[Arc]] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Observations:
     called: set[SourceFunction] = field(default_factory=set)
     referenced: set[SourceFunction] = field(default_factory=set)
     kernels: set[SourceFunction] = field(default_factory=set)
+    inlined: dict[SourceFunction, set[SourceFunction]] = field(default_factory=dict)
     wrapped: set[SourceFunction] = field(default_factory=set)
     counted: set[Site] = field(default_factory=set)
     happened: set[Site] = field(default_factory=set)

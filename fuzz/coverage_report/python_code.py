@@ -13,9 +13,16 @@ from typing import Any
 
 from coverage import Coverage
 
+from fuzz.backends.execute import REFUSALS
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition, last_line, lines_of
 from fuzz.coverage_report.protocol import Arc, SourceFunction
+
+DEVICES = ("device", "is_cuda")
+"""Attributes of a tensor that say what it is on."""
+OF_THE_MACHINE = "another machine, environment or mode: no argument decides it"
+REFUSES = "it refuses an input, which is no case then"
+"""The reason of blocks that do nothing else; `fuzz run` tries inputs beside the declaration by itself."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +94,13 @@ def find_python_blockers(function: SourceFunction, node: Definition, measured: M
     for start, end in sorted(measured.missing_branches):
         if start in measured.missing_lines:
             continue
-        behind = measured.missing_lines & {*_block(node, start, end)}
+        block = _block(node, start, end)
+        behind = measured.missing_lines.intersection(lines_of(block))
         explained |= behind
         condition, outcome = _describe(node, start, end)
         what = f"{function.name}: {condition} is never {outcome}"
-        yield Blocker("branch", function.file, start, what, f"a case in which it is {outcome}", behind)
+        needs = OF_THE_MACHINE if is_decided_by_machine(function, node, start) else f"a case in which it is {outcome}"
+        yield Blocker("branch", function.file, start, what, needs, behind, REFUSES if _refuses(block) else "")
     for first, last in _runs(measured.missing_lines - explained, measured.lines):
         text = f"line {first} never runs" if first == last else f"lines {first} to {last} never run"
         behind = measured.missing_lines.intersection(range(first, last + 1))
@@ -115,13 +124,36 @@ def _branching(node: Definition, line: int) -> ast.If | ast.While | ast.For | No
     return found
 
 
-def _block(node: Definition, start: int, end: int) -> range:
-    """The lines of the block that a branch leads into."""
+def _block(node: Definition, start: int, end: int) -> list[ast.stmt]:
+    """The block that a branch leads into, empty where it is none of the branching statement's."""
     statement = _branching(node, start)
-    for block in (statement.body, statement.orelse) if statement else ():
-        if end in lines_of(block):
-            return lines_of(block)
-    return range(0)
+    blocks = (statement.body, statement.orelse) if statement else ()
+    return next((block for block in blocks if end in lines_of(block)), [])
+
+
+def _refuses(block: list[ast.stmt]) -> bool:
+    """Whether a block only raises what counts as refusing an input, or composes a message for that before."""
+    if not block or not isinstance(raised := block[-1], ast.Raise) or raised.exc is None:
+        return False
+    error = raised.exc.func if isinstance(raised.exc, ast.Call) else raised.exc
+    is_refusal = isinstance(error, ast.Name) and error.id in {each.__name__ for each in REFUSALS}
+    return is_refusal and all(isinstance(part, ast.Assign) for part in block[:-1])
+
+
+def is_decided_by_machine(function: SourceFunction, node: Definition, line: int) -> bool:
+    """Whether the condition at a line depends on no local variable, but for the device that one is on.
+
+    Of functions inside functions nothing is said: the variables around them are not known.
+    """
+    statement = _branching(node, line)
+    if statement is None or isinstance(statement, ast.For) or "<locals>" in function.name:
+        return False
+    local = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+    local |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    used = [part for part in ast.walk(statement.test) if isinstance(part, ast.Name)]
+    devices = (part for part in ast.walk(statement.test) if isinstance(part, ast.Attribute) and part.attr in DEVICES)
+    of_devices = {inner for part in devices for inner in ast.walk(part)}
+    return bool(used) and all(part.id not in local or part in of_devices for part in used)
 
 
 def _describe(node: Definition, start: int, end: int) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fuzz.coverage_report.blockers import Blocker
@@ -31,8 +32,9 @@ class Ran(NamedTuple):
 class CoverageReport:
     """The coverage of one target: `lines` and `branches` of its functions and kernels, and what blocks the rest.
 
-    `masks` are those of loads and stores that ran; those of which only some lanes were on count as run.
-    `unreached` counts the branches in lines that never ran, which no blocker names.
+    `masks` are those of loads and stores that ran; those of which only some lanes were on count as run. `files` holds
+    for each file the lines, and those of them that never ran; empty where the report was read. `unreached` counts the
+    branches in lines that never ran, which no blocker names.
     """
 
     target: str
@@ -44,22 +46,30 @@ class CoverageReport:
     masks: Ran
     blockers: tuple[Blocker, ...]
     unreached: int = 0
+    files: Mapping[str, tuple[frozenset[int], frozenset[int]]] = field(default_factory=dict)
 
     @property
     def percent_accounted(self) -> float:
-        """The percentage of lines that ran or for which the target gives a reason."""
-        unexplained = sum(blocker.behind for blocker in self.blockers if not blocker.reason)
-        missing = min(unexplained, self.lines.all - self.lines.run)
-        return Ran(self.lines.all - missing, self.lines.all).percent
+        """The percentage of lines that ran or that have a reason."""
+        return Ran(self.accounted, self.lines.all).percent
+
+    @property
+    def accounted(self) -> int:
+        """How many lines ran or have a reason: that of any blocker that they are behind."""
+        without, explained = (
+            {(blocker.file, line) for blocker in self.blockers for line in blocker.lines if bool(blocker.reason) is has}
+            for has in (False, True)
+        )
+        return self.lines.all - min(len(without - explained), self.lines.all - self.lines.run)
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain data, a stable contract."""
-        keys = ("kind", "file", "line", "elsewhere", "what", "needs", "reason")
+        keys = ("kind", "file", "line", "elsewhere", "behind", "what", "needs", "reason")
         blockers = [{key: getattr(blocker, key) for key in keys} for blocker in self.blockers]
         return dict(
             version=VERSION, target=self.target, cases=self.cases, rejected=self.rejected,
-            lines=self.lines._asdict(), branches=self.branches._asdict(), masks=self.masks._asdict(),
-            blockers=blockers,
+            lines={**self.lines._asdict(), "accounted": self.accounted}, branches=self.branches._asdict(),
+            masks=self.masks._asdict(), blockers=blockers,
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,23 @@ def test_an_argument_that_is_no_constant_was_not_none() -> None:
 
 def test_nothing_is_said_of_a_kernel_that_was_never_compiled() -> None:
     assert not find()
+
+
+def test_a_kernel_that_is_never_launched_has_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "k.py"
+    text = "def launched():\n    helper()\n\n\ndef helper():\n    a = 1\n\n\ndef other():\n    if a:\n        b = 2\n"
+    path.write_text(text)
+    lines = {name: line for line, part in enumerate(text.splitlines(), 1) for name in (part[4:-3],)}
+    functions = {name: SourceFunction(str(path), lines[name], name) for name in ("launched", "helper", "other")}
+    observed = Observations(
+        kernels={*functions.values()}, constants={functions["launched"]: {()}},
+        inlined={functions["launched"]: {functions["helper"]}},
+    )  # fmt: skip
+    target = declare(lambda x: dict(y=x), x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=x))
+    report = make_report(target, Collected(observed, []))
+    (blocker,) = report.blockers
+    assert (blocker.kind, blocker.what, blocker.behind) == ("function", "other is never launched", 2)
+    assert report.lines == Ran(2, 4)
 
 
 def test_masks_count_as_run_where_some_lanes_only_were_on_once() -> None:

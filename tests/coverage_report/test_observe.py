@@ -18,8 +18,8 @@ from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.blockers import Blocker, explain, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.observe import Observer
-from fuzz.coverage_report.protocol import Observations, TensorKind
-from fuzz.coverage_report.python_code import measure_files, measure_function
+from fuzz.coverage_report.protocol import Observations, SourceFunction, TensorKind
+from fuzz.coverage_report.python_code import find_python_blockers, measure_files, measure_function
 from fuzz.coverage_report.report import CoverageReport, Ran, format_report
 from fuzz.model.outcome import Rejected, Returned
 from fuzz.target.arguments import size, tensor
@@ -163,6 +163,47 @@ def test_a_reason_puts_a_blocker_last(launcher: ModuleType) -> None:
     blockers = report(launcher, observe(launcher, torch.ones(2)), unreached=reasons).blockers
     assert {blocker.what for blocker in blockers[-2:]} == {"never is never called", "choose: x is never bfloat16"}
     assert [blocker.reason for blocker in blockers if not blocker.reason] == [""] * (len(blockers) - 2)
+
+
+CHECKS = """
+def f(x, kind):
+    if HOPPER or not x.is_cuda:
+        y = 1
+    if shared("ampere", x.device.index) and kind:
+        y = 2
+    if kind == "old":
+        message = "no"
+        raise ValueError(message)
+    if kind == "new":
+        raise RuntimeError(kind)
+    return x
+"""
+
+
+def test_what_the_machine_decides_and_what_refuses_an_input_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "checks.py"
+    path.write_text(CHECKS)
+    function, (node,) = SourceFunction(str(path), 2, "f"), ast.parse(CHECKS).body
+    assert isinstance(node, ast.FunctionDef)
+    arcs = {(-1, 2), (2, -1), (-2, 3), (3, 5), (5, 7), (7, 10), (10, 12), (12, -2)}
+    measured = measure_function(node, measure_files({str(path): arcs}, [str(path)])[str(path)])
+    found = {blocker.line: blocker for blocker in find_python_blockers(function, node, measured)}
+    assert {line for line, blocker in found.items() if blocker.needs.startswith("another machine")} == {3}
+    assert {line: blocker.behind for line, blocker in found.items() if blocker.reason} == {7: 2}
+    assert not any(
+        blocker.needs.startswith("another machine")
+        for blocker in find_python_blockers(replace(function, name="g.<locals>.f"), node, measured)
+    )
+
+
+def test_a_line_has_the_reason_of_any_blocker_that_it_is_behind() -> None:
+    outer, inner = (
+        Blocker("branch", "f.py", first, "w", "n", frozenset(range(first, 6)), reason)
+        for first, reason in ((2, "why"), (4, ""))
+    )
+    report = CoverageReport("t", 1, 0, 0, Ran(6, 10), Ran(1, 4), Ran(3, 5), (outer, inner))
+    assert (report.accounted, report.as_json()["lines"]["accounted"]) == (10, 10)
+    assert replace(report, blockers=(replace(outer, reason=""), inner)).accounted == 6
 
 
 def test_a_refused_case_is_counted(launcher: ModuleType) -> None:

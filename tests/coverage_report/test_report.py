@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.report import CoverageReport, Ran, read_report
+from fuzz.coverage_report.together import format_files, sum_files
 
 BLOCKER = Blocker("branch", "k.py", 7, "f: `x` is never true", "a case", reason="later", elsewhere=(9, 12))
 REPORT = CoverageReport("softmax", 40, 3, 0, Ran(8, 9), Ran(3, 6), Ran(1, 2), (BLOCKER,))
@@ -16,6 +18,18 @@ REPORT = CoverageReport("softmax", 40, 3, 0, Ran(8, 9), Ran(3, 6), Ran(1, 2), (B
 
 def test_a_report_is_read_again_as_it_was_written() -> None:
     assert read_report(json.loads(json.dumps(REPORT.as_json()))) == REPORT
+
+
+def test_a_line_that_one_target_ran_is_run() -> None:
+    one = replace(REPORT, files={"a.py": (frozenset(range(1, 7)), frozenset({2, 3, 4}))})
+    reason = Blocker("branch", "a.py", 3, "w", "n", frozenset({3}), "why")
+    other = replace(one, files={"a.py": (frozenset(range(2, 9)), frozenset({3, 4, 8}))}, blockers=(reason,))
+    (file,) = sum_files([one, other])
+    assert (file.ran, file.explained, file.left) == ((1, 2, 5, 6, 7), (3,), (4, 8))
+    assert file.as_json() == {"file": "a.py", "ran": [1, 2, 5, 6, 7], "explained": [3], "left": [4, 8]}
+    first, second = format_files([file]).splitlines()
+    assert first.startswith("together") and first.endswith("62.5 % (75.0 % with reasons) of 8 in 1 files")
+    assert second.startswith("  a.py") and second.endswith("62.5 % (75.0 % with reasons) of 8")
 
 
 @pytest.mark.parametrize(
