@@ -24,12 +24,12 @@ DEVICE, OLDER = "there is no such device here", "the newest release has it"
 CHOICE = "there is one implementation for this device, and none is asked for by name"
 OTHER_DEVICES = (
     "*xpu*", "*npu_*", "*'npu'*", "*is_hip*", "*.device.type*", "*_arch*", "*large_grf_mode*",
-    "*device_context*", "*infer_device*", "*_should_tile*", "*_tile_settings*",
+    "*device_context*", "*infer_device*", "*_should_tile*", "*_tile_settings*", "*_kernel_tiled*",
 )  # fmt: skip
 """What runs on other devices."""
 UNREACHED = {
     **dict.fromkeys(OTHER_DEVICES, DEVICE),
-    **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*"), OLDER),
+    **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*", "*leaves_as_before*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
     "*already_backward*": "the oracle `autograd` runs a second backward, which is not run here",

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 from _formulas import Softmax, silu, sparsemax
-from _liger import MODULES, applied, found, layer, liger, one_dtype, takes
+from _liger import MODULES, UNREACHED, applied, found, layer, liger, one_dtype, takes
 
 from fuzz import indices, option, size, sizes, tensor
 
@@ -145,13 +145,17 @@ def liger_embedding(table, places):
 
 R, LENGTH, WIDTH, INNER = sizes("R", 0, 1, high=3), size("LENGTH", 1, 70), size("WIDTH", 1, 70), size("INNER", 1, 150)
 GATED = dict(
-    LigerSwiGLUMLP="swiglu:silu", LigerGEGLUMLP="geglu:gelu_pytorch_tanh", LigerFalconH1SwiGLUMLP="swiglu:silu"
+    LigerSwiGLUMLP="swiglu:silu", LigerGEGLUMLP="geglu:gelu_pytorch_tanh", LigerFalconH1SwiGLUMLP="swiglu:silu",
+    LigerBlockSparseTop2MLP="swiglu:swish", LigerPhi3SwiGLUMLP="swiglu:silu", LigerQwen3MoeSwiGLUMLP="swiglu:silu",
+    LigerHunyuanV1SwiGLUMLP="swiglu:silu", LigerSwiGLUMLPForMuseGlimmer="swiglu:silu",
+    LigerGEGLUMLPForGemma4="geglu:gelu_pytorch_tanh",
 )  # fmt: skip
 TILED = dict(LigerTiledSwiGLUMLP="tiled_mlp:silu", LigerTiledGEGLUMLP="tiled_mlp:gelu_pytorch_tanh")
 """Modules with the file that they stand in and their activation."""
 LAYERS = dict(
     x=tensor(R, LENGTH, WIDTH), gate=tensor(INNER, WIDTH), up=tensor(INNER, WIDTH), down=tensor(WIDTH, INNER),
     accumulate="inputs", timeout=120.0, imports=MODULES, differentiable=dict(y=tensor(R, LENGTH, WIDTH)),
+    unreached={**UNREACHED, "*calculate_settings*": "liger_swiglu and liger_geglu draw rows as wide"},
 )  # fmt: skip
 
 
@@ -165,7 +169,8 @@ def gated_mlp_reference(x, gate, up, down, kind):
 
 def configured(x, gate, activation):
     sizes = dict(hidden_size=x.shape[-1], intermediate_size=len(gate))
-    return SimpleNamespace(**sizes, hidden_act=activation, mlp_multipliers=(0.5, 2.0))
+    shared = dict(num_hidden_layers=2, num_kv_shared_layers=1, use_double_wide_mlp=True)
+    return SimpleNamespace(**sizes, hidden_act=activation, mlp_multipliers=(0.5, 2.0), **shared)
 
 
 @liger(kind=option(*GATED), reference=gated_mlp_reference, **LAYERS)
@@ -173,8 +178,15 @@ def liger_gated_mlp(x, gate, up, down, kind):
     """Gated layers as modules."""
     one_dtype(x, gate, up, down)
     file, _, activation = GATED[kind].partition(":")
-    parameters = {"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": down}
-    return dict(y=layer(f"{file}:{kind}", parameters, x, config=configured(x, gate, activation)))
+    if kind == "LigerBlockSparseTop2MLP":
+        parameters = {"w1.weight": gate, "w3.weight": up, "w2.weight": down}
+    elif kind == "LigerPhi3SwiGLUMLP":
+        parameters = {"gate_up_proj.weight": torch.cat([gate, up]), "down_proj.weight": down}
+    else:
+        parameters = {"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": down}
+    # The last of two layers, which shares keys and values with one before, is twice as wide in Gemma 4.
+    place = dict(layer_idx=1) if kind == "LigerGEGLUMLPForGemma4" else {}
+    return dict(y=layer(f"{file}:{kind}", parameters, x, config=configured(x, gate, activation), **place))
 
 
 def tiled_mlp_reference(x, gate, up, down, kind, shards):

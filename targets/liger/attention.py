@@ -2,9 +2,9 @@
 
 import torch
 from _formulas import Softmax, sparsemax
-from _liger import applied, layer, liger, one_dtype
+from _liger import UNREACHED, applied, layer, liger, one_dtype
 
-from fuzz import by_option, option, size, tensor
+from fuzz import by_option, option, size, sizes, tensor
 
 BLOCKS, T, D = size("BLOCKS", 1, 40), size("T", 1, 64), size("D", 1, 256)
 SUMS = "the gradients of the weights are sums by atomic additions"
@@ -153,49 +153,71 @@ def liger_mhc(x, f, before, after, mixing):
     )
 
 
-def coefficients_reference(x, phi, bias, scales, rounds):
-    flat, streams = x.flatten(1), x.shape[1]
-    mixed = flat @ phi / (flat.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+def coefficients_reference(x, phi, bias, scales, rounds, eps, pre_eps, sinkhorn_eps, most, wide, kept):
+    flat, streams = x.flatten(-2), x.shape[-2]
+    mixed = flat @ phi / (flat.square().mean(-1, keepdim=True) + eps).sqrt()
     before, after, logits = mixed.split([streams, streams, streams * streams], -1)
     of_before, of_after, of_logits = bias.split([streams, streams, streams * streams])
     matrix = (logits * scales[2] + of_logits).unflatten(-1, (streams, streams))
-    matrix = Softmax.apply(matrix) + 1e-6
-    matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
+    matrix = Softmax.apply(matrix) + sinkhorn_eps
+    matrix = matrix / (matrix.sum(-2, keepdim=True) + sinkhorn_eps)
     for _ in range(rounds - 1):
-        matrix = matrix / (matrix.sum(-1, keepdim=True) + 1e-6)
-        matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
-    return dict(
-        before=(before * scales[0] + of_before).sigmoid() + 1e-4,
-        after=2.0 * (after * scales[1] + of_after).sigmoid(),
+        matrix = matrix / (matrix.sum(-1, keepdim=True) + sinkhorn_eps)
+        matrix = matrix / (matrix.sum(-2, keepdim=True) + sinkhorn_eps)
+    values = dict(
+        before=(before * scales[0] + of_before).sigmoid() + pre_eps,
+        after=most * (after * scales[1] + of_after).sigmoid(),
         mixing=matrix,
     )
+    return values if kept else {name: value.detach() for name, value in values.items()}
 
 
-COUNT = STREAMS * STREAMS + 2 * STREAMS
+COUNT, OUTER = STREAMS * STREAMS + 2 * STREAMS, sizes("OUTER", 0, 1, high=3)
+NO_CALLER = "its wrapper allocates them"
+COEFFICIENTS = {
+    "*mhc_* is None` is never false*": NO_CALLER,
+    "*out_* is None` is never false*": NO_CALLER,
+    "*_mhc_sinkhorn_bwd_kernel*": "the forward keeps its history wherever a gradient is asked for",
+    "*`has_hist` is never false*": "the forward keeps its history wherever a gradient is asked for",
+    "*mhc_sinkhorn_bwd: `hist is not None`*": "the forward keeps its history wherever a gradient is asked for",
+    "*`need_[pr]*` is never false*": "autograd gives zeros for an output without a gradient",
+}
 
 
 @liger(
-    x=tensor(TOKENS, STREAMS, D),
+    x=tensor(OUTER, TOKENS, STREAMS, D),
     phi=tensor(STREAMS * D, COUNT),
     bias=tensor(COUNT, dtypes=("float32",)),
     scales=tensor(3, dtypes=("float32",)),
     rounds=option(3, 1, 20),
+    eps=option(1e-6, 1e-2),
+    pre_eps=option(1e-4, 0.0),
+    sinkhorn_eps=option(1e-6, 1e-3),
+    most=option(2.0, 1.0),
+    wide=option(True, False),
+    kept=option(True, False),
     deterministic=SUMS,
     timeout=120.0,
     accumulate="inputs",
     dot="tf32",
     reference=coefficients_reference,
     differentiable=dict(
-        before=tensor(TOKENS, STREAMS), after=tensor(TOKENS, STREAMS), mixing=tensor(TOKENS, STREAMS, STREAMS)
+        before=tensor(OUTER, TOKENS, STREAMS),
+        after=tensor(OUTER, TOKENS, STREAMS),
+        mixing=tensor(OUTER, TOKENS, STREAMS, STREAMS),
     ),
+    unreached={**UNREACHED, **COEFFICIENTS},
 )  # fmt: skip
-def liger_mhc_coefficients(x, phi, bias, scales, rounds):
-    """The coefficients of hyper-connections: a normed linear layer, and its matrix made nearly doubly stochastic."""
+def liger_mhc_coefficients(x, phi, bias, scales, rounds, eps, pre_eps, sinkhorn_eps, most, wide, kept):
+    """The coefficients of hyper-connections, a normed linear layer and a matrix made nearly doubly stochastic; without
+    gradients where nothing is kept for them."""
     one_dtype(x, phi)
-    powers_of_two(x.shape[1])
+    powers_of_two(x.shape[-2])
+    if not kept:
+        x, phi, bias, scales = (part.detach() for part in (x, phi, bias, scales))
     before, after, mixing = applied(
         "mhc:LigerMHCCoeffsFunction",
-        x=x, phi=phi, b=bias, alpha_pre=scales[0], alpha_post=scales[1], alpha_res=scales[2], allow_fp32=True,
-        tmax=rounds, rms_eps=1e-6, pre_eps=1e-4, sinkhorn_eps=1e-6, post_mult=2.0,
+        x=x, phi=phi, b=bias, alpha_pre=scales[0], alpha_post=scales[1], alpha_res=scales[2], allow_fp32=wide,
+        tmax=rounds, rms_eps=eps, pre_eps=pre_eps, sinkhorn_eps=sinkhorn_eps, post_mult=most,
     )  # fmt: skip
     return dict(before=before, after=after, mixing=mixing)

@@ -1,8 +1,10 @@
 """Gated layers of liger-kernel, alone and as mixtures of experts. Interesting: experts without a token, one expert for
 all, repeated experts."""
 
+from types import SimpleNamespace
+
 from _formulas import silu
-from _liger import applied, liger, one_dtype
+from _liger import MODULES, applied, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -10,7 +12,7 @@ T, CHOSEN, EXPERTS = size("T", 1, 80), size("CHOSEN", 1, 3), size("EXPERTS", 1, 
 H, INNER = size("H", 1, 64), size("INNER", 1, 40)
 
 
-def moe_reference(x, up, down, places, weights):
+def moe_reference(x, up, down, places, weights, module):
     chosen = places.long()
     inner = (up[chosen] @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1)
     gate, value = inner.chunk(2, -1)
@@ -26,6 +28,8 @@ def moe_reference(x, up, down, places, weights):
     down=tensor(EXPERTS, H, INNER),
     places=indices(T, CHOSEN, below=EXPERTS, dtypes=("int32",)),
     weights=tensor(T, CHOSEN),
+    module=option(False, True),
+    imports=MODULES,
     deterministic="tokens of an expert stand in the order in which atomic additions counted them",
     timeout=300.0,
     accumulate="inputs",
@@ -33,9 +37,13 @@ def moe_reference(x, up, down, places, weights):
     reference=moe_reference,
     differentiable=dict(y=tensor(T, H)),
 )
-def liger_fused_moe(x, up, down, places, weights):
+def liger_fused_moe(x, up, down, places, weights, module):
     """Gated layers of the experts that each token chose, weighed and summed."""
     one_dtype(x, up, down, weights)
+    if module:
+        sizes = dict(num_experts=len(up), hidden_size=x.shape[-1], intermediate_size=down.shape[-1])
+        config, parameters = SimpleNamespace(**sizes, hidden_act="silu"), dict(gate_up_proj=up, down_proj=down)
+        return dict(y=layer("swiglu:LigerExperts", parameters, x, places, weights, config=config))
     place = "fused_moe:LigerFusedMoEFunction"
     return dict(
         y=applied(place, x=x, gate_up_proj=up, down_proj=down, top_k_index=places, top_k_weights=weights)
