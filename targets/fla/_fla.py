@@ -34,10 +34,46 @@ ELSEWHERE = {
 }
 """Where releases before 0.6 have a module."""
 
+DEVICE, OLDER = "what another device, its shared memory or another Triton asks for", "the newest release has it"
+COMMON = "what operations share: other operations, and targets of its own, run the rest"
+UNREACHED = {
+    **dict.fromkeys(
+        (
+            "*check_shared_mem*",
+            "*IS_AMD*",
+            "*IS_INTEL*",
+            "*IS_N[PV]*",
+            "*IS_GATHER*",
+            "*TRITON_ABOVE*",
+            "*triton.__version__*",
+        ),
+        DEVICE,
+    ),
+    **dict.fromkeys(("*USE_TMA*", "*IS_TMA*", "*is_compiling()*", "*_DEBUG_ASSERTS*"), DEVICE),
+    "fla/utils/*:*": DEVICE + ", or what its decorators do for other operations",
+    "fla/backends.py:*": "no implementation for another device or by another compiler is installed",
+    **dict.fromkeys(("fla/ops/*/backends/*:*", "fla/modules/*/backends/*:*"), DEVICE),
+    "fla/ops/utils/cache.py:*": "tuned configurations are kept where the environment asks for it",
+    **dict.fromkeys(("*use_graph*", "*USE_GRAPH*", "fla/ops/utils/graph.py:*"), "there are no graphs of a CPU"),
+    **dict.fromkeys(("fla/ops/cp/*:*", "*cp_context*"), "sequences spread over devices are not drawn"),
+    "*chunk_indices is None and cu_seqlens*": "what users call prepares the chunks for what it calls",
+    "*GATHER_SUPPORTED*": "Triton gathers, whatever the device",
+    "*'transpose_state_layout' in kwargs*": "an older name of state_v_first",
+    "*'head_first' in kwargs*": "this release refuses it, as no refusal that is known by its kind",
+    "targets/fla/_*:*": OLDER + ", or another target calls it",
+}
+"""Why parts of the library cannot be reached, beside what a target says of its own."""
+
 
 def flash(**declaration: Any) -> Callable[..., Any]:
-    """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    return target(**{"layout": "envelope", "imports": ("fla.ops", "fla.modules"), **declaration})
+    """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise.
+
+    What operations share is left to those that it is made for, but where a target says itself what is unreached.
+    """
+    shared = {"fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/l2norm.py:*": COMMON}
+    unreached = {**UNREACHED, **declaration.pop("unreached", shared)}
+    imports = ("fla.ops", "fla.modules")
+    return target(**{"layout": "envelope", "imports": imports, "unreached": unreached, **declaration})
 
 
 def found(place: str) -> Any:

@@ -160,10 +160,10 @@ def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, rever
     return dict(y=y, final=Final.apply(final, found, found_of_values)) if keep else dict(y=y)
 
 
-def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, early=False):
+def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, read=None, early=False):
     """The delta rule: the state takes in what v lacks of what `read`, or k, finds there; queries are of fewer heads.
 
-    The state forgets by exp(gate) before it is read, or with `early` afterwards.
+    The state forgets by exp(gate) before it is read, or with `early` afterwards; and by exp(values), without a gradient.
     """
     groups = v.shape[2] // q.shape[2]
     q, k = (part.repeat_interleave(groups, 2) for part in (q, k))
@@ -177,14 +177,16 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, ea
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
     def step(state, v, q, k, read, beta, *forgets):
-        kept = state
-        for forget in forgets:
-            kept = kept * forget.exp().unsqueeze(-1)
+        kept, forgets = state, list(forgets)
+        if gate is not None:
+            kept = kept * forgets.pop(0).exp().unsqueeze(-1)
+        if values is not None:
+            kept = kept * forgets.pop(0).exp().unsqueeze(-2)
         value = beta * (v - (read.unsqueeze(-2) @ (state if early else kept)).squeeze(-2))
         state = kept + k.unsqueeze(-1) @ value.unsqueeze(-2)
         return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
 
-    given = [] if gate is None else [gate]
+    given = [part for part in (gate, values) if part is not None]
     y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, read, beta, *given)
     return dict(y=y, final=Final.apply(final, found, [])) if keep else dict(y=y)
 

@@ -1,11 +1,11 @@
 """Delta rules of fla-core: recurrent and chunked forms. Interesting: more heads of values than of keys, empty sequences."""
 
-from _fla import documents, flash, one_dtype
+from _fla import documents, flash, one_dtype, takes
 from _recurrences import delta, low_rank
 from _rows import Unit
 from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
 
-from fuzz import option, size
+from fuzz import option, size, tensor
 
 GROUPS = size("GROUPS", 1, 3)
 GROUPED = dict(q=sequences(H, K), k=sequences(H, K), v=sequences(H * GROUPS, V))
@@ -61,18 +61,58 @@ def gated_reference(q, k, v, gate, beta, normed, ragged, ends, v_first=False, **
     return delta(q, k, v, unit_beta(beta), gate=gates(gate), ends=ends if ragged else None, **given)
 
 
+def rate(log):
+    """Logarithms of rates from -4 to 4, by no arithmetic that rounds."""
+    return log.clamp(-4.0, 4.0)
+
+
+def recurrent_gated_reference(
+    q, k, v, gate, keys, values, log, shift, beta, raw, squashed, doubled, normed, ragged, ends, v_first, **given
+):  # fmt: skip
+    q, k = lengths(normed, q, k)
+    if beta is not None:
+        beta = beta.sigmoid() * (2.0 if doubled else 1.0) if squashed else unit_beta(beta)
+    if raw and gate is not None and log is not None:
+        x = gate if shift is None else gate + shift
+        gate = -rate(log).exp() * (x.clamp(min=0) + (-x.abs()).exp().log1p())
+    else:
+        gate = gates(gate)
+    if keys is not None:
+        gate = gates(keys) if gate is None else gates(keys) + gate.unsqueeze(-1)
+    return delta(q, k, v, beta, gate=gate, values=gates(values), ends=ends if ragged else None, **given)
+
+
+OF_HEADS = tensor(H * GROUPS, dtypes=("float32",))
+
+
 @flash(
-    **GROUPED, gate=sequences(H * GROUPS) | None, beta=sequences(H * GROUPS) | None, normed=NORMED,
-    v_first=option(False, True), reference=gated_reference,
+    **GROUPED, gate=sequences(H * GROUPS) | None, keys=sequences(H * GROUPS, K) | None,
+    values=sequences(H * GROUPS, V) | None, log=OF_HEADS | None, shift=OF_HEADS | None, beta=sequences(H * GROUPS) | None,
+    raw=option(False, True), squashed=option(False, True), doubled=option(False, True), normed=NORMED,
+    v_first=option(False, True), reference=recurrent_gated_reference,
     **{name: value for name, value in GROUPED_STATES.items() if name != "differentiable"},
 )  # fmt: skip
-def fla_recurrent_gated_delta_rule(q, k, v, gate, beta, normed, **given):
-    """The gated delta rule step by step, which has no backward."""
+def fla_recurrent_gated_delta_rule(
+    q, k, v, gate, keys, values, log, shift, beta, raw, squashed, doubled, normed, **given
+):  # fmt: skip
+    """The gated delta rule step by step, which has no backward; its gates as logarithms, or computed in the kernel."""
     one_dtype(q, k, v)
     q, k = short(normed, q, k)
     place = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
-    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
-    return carried(place, q, k, v, gates(gate), **more, **given)
+    raw = raw and gate is not None and log is not None
+    more = dict(beta=beta if squashed else unit_beta(beta), use_qk_l2norm_in_kernel=normed)
+    if squashed and beta is None:
+        raise ValueError("there is nothing to take the sigmoid of")
+    asked = dict(
+        gk=gates(keys), gv=gates(values), use_gate_in_kernel=raw or None, A_log=rate(log) if raw else None,
+        dt_bias=shift if raw else None, use_beta_sigmoid_in_kernel=squashed or None,
+        allow_neg_eigval=(squashed and doubled) or None,
+    )  # fmt: skip
+    for name, value in asked.items():
+        if value is not None:
+            takes(place, name)
+            more[name] = value
+    return carried(place, q, k, v, gate if raw else gates(gate), **more, **given)
 
 
 @flash(
@@ -145,20 +185,26 @@ def fla_recurrent_iplr(q, k, v, a, b, **given):
 
 
 @flash(
-    **LOW_RANK, dot="tf32", reference=iplr_reference,
+    **LOW_RANK, size=option(None, 32), dot="tf32", reference=lambda size, **given: iplr_reference(**given),
     **{name: value for name, value in STATES.items() if name != "differentiable"},
 )  # fmt: skip
-def fla_chunk_iplr(q, k, v, a, b, **given):
+def fla_chunk_iplr(q, k, v, a, b, size, **given):
     """A state with an addition of rank 1, in chunks, which have no backward."""
     one_dtype(q, k, v, a, b)
     q, k, a, b = tame(q, k, a, b)
-    return carried("ops.generalized_delta_rule:chunk_iplr_delta_rule", q, k, v, a, b, **given)
+    more = {} if size is None else dict(chunk_size=size)
+    return carried("ops.generalized_delta_rule:chunk_iplr_delta_rule", q, k, v, a, b, **more, **given)
 
 
-def dplr_reference(q, k, v, a, b, gate, ragged, ends, reverse=False, **given):
+def dplr_reference(q, k, v, a, b, gate, ragged, ends, reverse=False, safe=False, **given):
     q, k, a, b = tame(q, k, a, b)
     ends = ends if ragged else None
-    return low_rank(q, k, v, a, b, gate=gates(gate.detach()), ends=ends, reverse=reverse, **given)
+    return low_rank(q, k, v, a, b, gate=within(gate.detach(), safe), ends=ends, reverse=reverse, **given)
+
+
+def within(gate, safe):
+    """Logarithms of gates, from exp(-5) to 1 where the library asks for that, by no arithmetic that rounds."""
+    return -gate.abs().clamp(max=5.0) if safe else gates(gate)
 
 
 @flash(
@@ -184,20 +230,27 @@ def fla_recurrent_rwkv7(q, k, v, a, b, gate, **given):
     return carried("ops.rwkv7:fused_recurrent_rwkv7", q, gates(gate), k, v, a, b, **given)
 
 
+def chunk_dplr_reference(rwkv7, size, kept, scale, **given):
+    return dplr_reference(scale=1.0 if rwkv7 and scale is None else scale, **given)
+
+
 @flash(
-    **LOW_RANK, gate=sequences(H, K), rwkv7=option(False, True), size=option(None, 32, 64), dot="tf32",
-    reference=lambda rwkv7, size, scale, **given: dplr_reference(scale=1.0 if rwkv7 and scale is None else scale, **given),
-    **STATES,
+    **LOW_RANK, gate=sequences(H, K), rwkv7=option(False, True), size=option(None, 32, 64), safe=option(False, True),
+    kept=option(False, True), dot="tf32", reference=chunk_dplr_reference, **STATES,
 )  # fmt: skip
-def fla_chunk_dplr(q, k, v, a, b, gate, rwkv7, size, scale, **given):
+def fla_chunk_dplr(q, k, v, a, b, gate, rwkv7, size, safe, kept, scale, **given):
     """A state that forgets, with an addition of rank 1, in chunks, also under RWKV7's name; gates get no gradient here."""
     one_dtype(q, k, v, a, b, gate)
     q, k, a, b = tame(q, k, a, b)
-    gate = gates(gate.detach())
+    gate, place = within(gate.detach(), safe), "ops.generalized_delta_rule:chunk_dplr_delta_rule"
+    place = "ops.rwkv7:chunk_rwkv7" if rwkv7 else place
+    for name, value in dict(safe_gate=safe, disable_recompute=kept).items():
+        if value:
+            takes(place, name)
+            given[name] = True
     if rwkv7:
         scale = 1.0 if scale is None else scale
-        return carried("ops.rwkv7:chunk_rwkv7", q, gate, k, v, a, b, scale=scale, chunk_size=size, **given)
-    place = "ops.generalized_delta_rule:chunk_dplr_delta_rule"
+        return carried(place, q, gate, k, v, a, b, scale=scale, chunk_size=size, **given)
     return carried(place, q, k, v, a, b, gate, scale=scale, chunk_size=size, **given)
 
 

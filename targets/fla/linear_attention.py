@@ -1,11 +1,32 @@
 """Linear attention of fla-core: recurrent, chunked and parallel forms. Interesting: empty sequences, states in and out."""
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import COMMON, flash, found, one_dtype
 from _recurrences import bonused, linear, scanned
 from _states import QKV, RAGGED, STATES, B, H, K, T, V, carried, gates, sequences, states
 
 from fuzz import option, size, tensor
+
+WIDE, FEW = size("WIDE", 257, 300), size("FEW", 1, 40)
+BROAD = {
+    **STATES,
+    "initial": states(H, WIDE, FEW) | None,
+    "differentiable": dict(y=sequences(H, FEW), final=states(H, WIDE, FEW)),
+}
+SHARED = {
+    "fla/ops/utils/*:*": COMMON,
+    "fla/ops/common/*:*": COMMON,
+    **dict.fromkeys(
+        ("*_intra_sub_intra_split*", "*_intra_sub_intra_merge*", "*`K <= 256`*"),
+        "keys are 257 wide and wider at another target",
+    ),
+}
+WIDER = {
+    "fla/ops/utils/*:*": COMMON,
+    "fla/ops/common/*:*": COMMON,
+    "*_intra_sub_intra is never launched*": "keys are narrower at another target",
+    "*`K <= 256`*": "keys are narrower at another target",
+}
 
 
 def gla_reference(q, k, v, gate, values, ragged, ends, v_first, reverse, **given):
@@ -30,12 +51,22 @@ def chunk_gla_reference(q, k, v, gate, ragged, ends, v_first, **given):
 
 
 @flash(
-    **QKV, gate=sequences(H, K), v_first=option(False, True), dot="tf32", reference=chunk_gla_reference, **STATES
+    **QKV, gate=sequences(H, K), v_first=option(False, True), dot="tf32", reference=chunk_gla_reference,
+    unreached=SHARED, **STATES,
 )  # fmt: skip
 def fla_chunk_gla(q, k, v, gate, **given):
     """Gated linear attention in chunks."""
     one_dtype(q, k, v, gate)
     return carried("ops.gla:chunk_gla", q, k, v, gates(gate), **given)
+
+
+@flash(
+    q=sequences(H, WIDE), k=sequences(H, WIDE), v=sequences(H, FEW), gate=sequences(H, WIDE),
+    v_first=option(False, True), dot="tf32", reference=chunk_gla_reference, unreached=WIDER, **BROAD,
+)  # fmt: skip
+def fla_chunk_gla_wide(q, k, v, gate, **given):
+    """The same with keys so wide that several programs share one."""
+    return fla_chunk_gla(q, k, v, gate, **given)
 
 
 def simple_reference(q, k, v, gate, ragged, ends, reverse=False, v_first=False, **given):
@@ -198,11 +229,20 @@ def fla_recurrent_rwkv6(r, k, v, w, u, **given):
     return carried("ops.rwkv6:fused_recurrent_rwkv6", r, k, v, gates(w.detach()), u, **given)
 
 
-@flash(**RKVW, dot="tf32", reference=rwkv6_reference, **STATES)
+@flash(**RKVW, dot="tf32", reference=rwkv6_reference, unreached={**SHARED, "fla/ops/gla/*:*": COMMON}, **STATES)
 def fla_chunk_rwkv6(r, k, v, w, u, **given):
     """RWKV6 in chunks; its gates get no gradient here."""
     one_dtype(r, k, v, w, u)
     return carried("ops.rwkv6:chunk_rwkv6", r, k, v, gates(w.detach()), u, **given)
+
+
+@flash(
+    r=sequences(H, WIDE), k=sequences(H, WIDE), v=sequences(H, FEW), w=sequences(H, WIDE), u=tensor(H, WIDE),
+    dot="tf32", reference=rwkv6_reference, unreached=WIDER, **BROAD,
+)  # fmt: skip
+def fla_chunk_rwkv6_wide(r, k, v, w, u, **given):
+    """The same with keys so wide that several programs share one."""
+    return fla_chunk_rwkv6(r, k, v, w, u, **given)
 
 
 D = size("D", 1, 150)

@@ -38,19 +38,42 @@ def cross_entropy_reference(logits, labels, inplace, **options):
     return dict(losses=losses, penalty=penalty)
 
 
+def wide_reference(logits, labels, **options):
+    return cross_entropy_reference(logits, labels, False, **options)
+
+
+SPLIT = "fla_cross_entropy_wide has rows that several programs share"
+MANY = {"*process_group*": "vocabularies spread over devices are not drawn", "*world_size*": "devices are not drawn"}
+ONE = {
+    **MANY, **dict.fromkeys(("*cross_entropy_reduce*", "*`split`*", "*SPLIT*", "*V > BV*"), SPLIT),
+    "*dw is not None*": "a linear layer has a weight",
+}  # fmt: skip
 OPTIONS = dict(smoothing=option(0.0, 0.1), scale=option(1.0, 0.5), cap=option(None, 30.0, 2.0), timeout=120.0)
 
 
 @flash(
     logits=tensor(M, V), labels=LABELS, square=option(0.0, 1e-4, 0.1), inplace=option(False, True), in_place={"logits": "inplace"},
     accumulate="inputs", rows=dict(losses=M), reference=cross_entropy_reference,
-    differentiable=dict(losses=tensor(M)), **OPTIONS,
+    differentiable=dict(losses=tensor(M)), unreached=ONE, **OPTIONS,
 )  # fmt: skip
 def fla_cross_entropy(logits, labels, smoothing, scale, square, cap, inplace):
     """Cross entropy of rows, whose gradient may take the logits' memory."""
     function = found("modules.fused_cross_entropy.ops:cross_entropy_loss")
     losses, penalty = function(logits, labels, smoothing, scale, square, cap, inplace_backward=inplace)
     return dict(losses=losses, penalty=penalty)
+
+
+WIDE, FEW = size("WIDE", 65537, 70000), size("FEW", 1, 3)
+
+
+@flash(
+    logits=tensor(FEW, WIDE), labels=indices(FEW, below=WIDE, sentinel=-100, dtypes=("int64",)),
+    square=option(0.0, 1e-4, 0.1), accumulate="inputs", reference=wide_reference, unreached=MANY,
+    differentiable=dict(losses=tensor(FEW)), **OPTIONS,
+)  # fmt: skip
+def fla_cross_entropy_wide(logits, labels, **given):
+    """Cross entropy of rows so wide that several programs share one."""
+    return fla_cross_entropy(logits, labels, inplace=False, **given)
 
 
 def linear_reference(x, weight, bias, labels, chunks, reduction, warp, in_float32, **options):

@@ -5,8 +5,15 @@ from _fla import flash, found, one_dtype
 from _rows import Unit
 from torch.nn import functional
 
-from fuzz import indices, option, size, tensor
+from fuzz import by_option, indices, option, prefix_sums, size, tensor
 
+AGAIN = "a norm whose linear layer follows computes its output again, and has a target of its own"
+SAME = "the gradient of the sum is stored apart where its dtype is another, which one dtype of all is not"
+ELSEWHERE = "fla_residual_norm and fla_norm_linear add residuals and compute outputs again"
+PLAIN = {
+    **dict.fromkeys(("*RESIDUAL*", "*RECOMPUTE_OUTPUT*", "*residual*", "*prenorm*", "*`dres *"), ELSEWHERE),
+    "*D > BD*": "it refuses rows of more than 64 KiB",
+}
 M, D, WIDTH = size("M", 1, 512), size("D", 1, 2048), size("WIDTH", 1, 256)
 B, T, H = size("B", 1, 4), size("T", 1, 200), size("H", 1, 4)
 ROWS = dict(y=tensor(M, D))
@@ -55,7 +62,7 @@ def norm_reference(x, weight, bias, eps, rms):
 @flash(
     x=tensor(M, D), weight=tensor(D), bias=tensor(D),
     eps=option(1e-5, 1e-1), rms=option(False, True),
-    batch=M, reference=norm_reference, differentiable=ROWS,
+    batch=M, reference=norm_reference, differentiable=ROWS, unreached=PLAIN,
 )  # fmt: skip
 def fla_norm(x, weight, bias, eps, rms):
     """Layer norm and root-mean-square norm."""
@@ -63,20 +70,28 @@ def fla_norm(x, weight, bias, eps, rms):
     return dict(y=found(f"modules.norm.layernorm:{'rms' if rms else 'layer'}_norm")(x, weight, bias, eps=eps))
 
 
-def norm_gated_reference(x, g, weight, eps, rms, activation):
-    return dict(y=Gate.apply(Standard.apply(x, eps, not rms) * weight, g, activation == "swish"))
+def norm_gated_reference(x, g, weight, bias, residual, eps, rms, activation, prenorm):
+    total = x if residual is None else x + residual
+    y = Standard.apply(total, eps, not rms)
+    y = y if weight is None else y * weight
+    y = Gate.apply(y if bias is None else y + bias, g, activation == "swish")
+    return dict(y=y, total=total) if prenorm else dict(y=y)
 
 
 @flash(
-    x=tensor(M, D), g=tensor(M, D), weight=tensor(D),
+    x=tensor(M, D), g=tensor(M, D), weight=tensor(D) | None, bias=tensor(D) | None, residual=tensor(M, D) | None,
     eps=option(1e-5, 1e-1), rms=option(False, True), activation=option("swish", "sigmoid"),
-    batch=M, reference=norm_gated_reference, differentiable=ROWS,
+    prenorm=option(False, True), accumulate="inputs", batch=M, reference=norm_gated_reference,
+    differentiable=dict(y=tensor(M, D), total=tensor(M, D)),
+    unreached={"*RECOMPUTE_OUTPUT*": AGAIN, "*STORE_DRESIDUAL*": SAME},
 )  # fmt: skip
-def fla_norm_gated(x, g, weight, eps, rms, activation):
-    """A norm times an activated gate."""
-    one_dtype(x, g, weight)
+def fla_norm_gated(x, g, weight, bias, residual, eps, rms, activation, prenorm):
+    """A norm times an activated gate, perhaps of a sum, with the sum."""
+    one_dtype(x, g, weight, bias, residual)
     function = found(f"modules.norm.fused_norm_gate:{'rms' if rms else 'layer'}_norm_gated")
-    return dict(y=function(x, g, weight, None, activation=activation, eps=eps))
+    value = function(x, g, weight, bias, activation=activation, residual=residual, prenorm=prenorm, eps=eps)
+    # Without a residual the sum is x itself, which is returned as it is.
+    return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
 
 
 def gated_linear_reference(x, g, weight, matrix, eps, rms):
@@ -99,7 +114,7 @@ def l2_norm_reference(x):
     return dict(y=Unit.apply(x))
 
 
-@flash(x=tensor(M, D), batch=M, accumulate="inputs", reference=l2_norm_reference, differentiable=ROWS)
+@flash(x=tensor(M, D), batch=M, accumulate="inputs", reference=l2_norm_reference, differentiable=ROWS, unreached=PLAIN)
 def fla_l2_norm(x):
     """Rows over their length."""
     return dict(y=found("modules.norm.l2norm:l2norm")(x))
@@ -168,6 +183,7 @@ def conv_reference(x, weight, bias, activation):
 @flash(
     x=tensor(B, T, D), weight=tensor(D, W), bias=tensor(D), activation=option("none", "silu"),
     accumulate="inputs", reference=conv_reference, differentiable=dict(y=tensor(B, T, D)),
+    unreached={"fla/modules/causal_conv1d/*:*": "fla_conv_with_states runs the rest"},
 )  # fmt: skip
 def fla_causal_conv1d(x, weight, bias, activation):
     """A convolution of each channel with what came before."""
@@ -176,30 +192,48 @@ def fla_causal_conv1d(x, weight, bias, activation):
     return dict(y=function(x, weight, bias, activation=None if activation == "none" else activation)[0])
 
 
-HALF, LATER = size("HALF", 1, 32), size("LATER", 0, 8)
+HALF, LATER, REST, N = size("HALF", 1, 32), size("LATER", 0, 8), size("REST", 0, 9), size("N", 1, 4)
 
 
-def rotary_reference(x, cos, sin, starts, padding, interleaved):
-    place = torch.arange(x.shape[1], device=x.device) + (starts - padding).unsqueeze(1)
+def rotary_reference(x, cos, sin, starts, padding, interleaved, offset, inplace, ragged, ends):
+    width, place = 2 * cos.shape[-1], torch.arange(x.shape[1], device=x.device)
+    if ragged:
+        place = place - ends.long()[torch.searchsorted(ends.contiguous(), place, right=True) - 1]
+    begin = starts.new_full((1, 1), offset or 0) if ragged or offset is not None else (starts - padding).unsqueeze(1)
+    place, rest, x = (place + begin).expand(len(x), -1), x[..., width:], x[..., :width]
     inside = ((place >= 0) & (place < len(cos))).unsqueeze(-1).unsqueeze(-1)
     place = place.clamp(0, len(cos) - 1)
     c, s = cos.detach()[place].unsqueeze(2), sin.detach()[place].unsqueeze(2)
     left, right = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
     turned = left * c - right * s, left * s + right * c
     y = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
-    return dict(y=torch.where(inside, y, 0.0))
+    # What is never written in place is what was there.
+    return dict(y=torch.cat([torch.where(inside, y, x if inplace else 0.0), rest], -1))
+
+
+TURNED = by_option(
+    "ragged", {False: tensor(B, T, H, 2 * HALF + REST), True: tensor(1, T, H, 2 * HALF + REST)}
+)  # fmt: skip
 
 
 @flash(
-    x=tensor(B, T, H, 2 * HALF), cos=tensor(T + LATER, HALF), sin=tensor(T + LATER, HALF),
-    starts=indices(B, below=LATER + 1), padding=option(0, 3), interleaved=option(False, True),
-    dims=(LATER,), accumulate="inputs", reference=rotary_reference, differentiable=dict(y=tensor(B, T, H, 2 * HALF)),
+    x=TURNED, cos=tensor(T + LATER, HALF), sin=tensor(T + LATER, HALF), starts=indices(B, below=LATER + 1),
+    padding=option(0, 3), interleaved=option(False, True), offset=option(None, 0, 2), inplace=option(False, True),
+    ragged=option(False, True), ends=prefix_sums(N + 1, total=T), dims=(LATER, REST, N), in_place={"x": "inplace", "grad y": "inplace"},
+    accumulate="inputs", reference=rotary_reference, differentiable=dict(y=TURNED),
 )  # fmt: skip
-def fla_rotary(x, cos, sin, starts, padding, interleaved):
+def fla_rotary(x, cos, sin, starts, padding, interleaved, offset, inplace, ragged, ends):
     """Rotary embedding from a place of its own for each sequence; what lies before the first place is padding."""
     one_dtype(x, cos, sin)
+    if ragged and offset is None:
+        raise ValueError("sequences one after the other begin at one place")
+    if offset is not None and offset + x.shape[1] > len(cos):
+        raise ValueError("the tables are too short")
     function = found("modules.rotary.ops:rotary_embedding")
-    y = function(x, cos.detach(), sin.detach(), interleaved=interleaved, seqlen_offsets=starts - padding)
+    y = function(
+        x, cos.detach(), sin.detach(), interleaved=interleaved, inplace=inplace,
+        seqlen_offsets=starts - padding if offset is None else offset, cu_seqlens=ends if ragged else None,
+    )  # fmt: skip
     return dict(y=y)
 
 
@@ -207,7 +241,10 @@ def shift_reference(x):
     return dict(y=torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1) - x)
 
 
-@flash(x=tensor(B, T, D), batch=B, reference=shift_reference, differentiable=dict(y=tensor(B, T, D)))
+@flash(
+    x=tensor(B, T, D), batch=B, reference=shift_reference, differentiable=dict(y=tensor(B, T, D)),
+    unreached={"fla/modules/token_shift.py:*": "fla_token_shift_cached and fla_token_shift_long run the rest"},
+)  # fmt: skip
 def fla_token_shift(x):
     """The token before minus each token."""
     return dict(y=found("modules.token_shift:token_shift")(x))
@@ -278,7 +315,27 @@ def fla_residual_norm(x, weight, bias, residual, eps, kind, prenorm):
     return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
 
 
-GROUPS, EACH = size("GROUPS", 1, 4), size("EACH", 1, 200)
+def norm_linear_reference(x, weight, bias, residual, matrix, offset, eps, kind, prenorm):
+    values = residual_norm_reference(x, weight, bias, residual, eps, kind, prenorm)
+    y = values["y"] @ matrix.T
+    return {**values, "y": y if offset is None else y + offset}
+
+
+@flash(
+    x=tensor(M, D), weight=tensor(D) | None, bias=tensor(D) | None, residual=tensor(M, D) | None,
+    matrix=tensor(WIDTH, D), offset=tensor(WIDTH) | None, eps=option(1e-5, 1e-1), kind=option("layer", "rms"),
+    prenorm=option(False, True), accumulate="inputs", reference=norm_linear_reference,
+    differentiable=dict(y=tensor(M, WIDTH), total=tensor(M, D)), unreached={"*D > BD*": PLAIN["*D > BD*"]},
+)  # fmt: skip
+def fla_norm_linear(x, weight, bias, residual, matrix, offset, eps, kind, prenorm):
+    """A norm of a sum and a linear layer, whose backward computes the norm again."""
+    one_dtype(x, weight, bias, residual, matrix, offset)
+    function = found(f"modules.norm.layernorm:{kind}_norm_linear")
+    value = function(x, weight, bias, matrix, offset, residual=residual, eps=eps, prenorm=prenorm)
+    return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
+
+
+GROUPS, EACH = size("GROUPS", 1, 4), size("EACH", 1, 600)
 
 
 def grouped_reference(x, weight, bias, eps, rms, groups):
@@ -290,7 +347,7 @@ def grouped_reference(x, weight, bias, eps, rms, groups):
 @flash(
     x=tensor(M, GROUPS * EACH), weight=tensor(GROUPS * EACH) | None, bias=tensor(GROUPS * EACH) | None,
     eps=option(1e-5, 1e-1), rms=option(False, True), groups=GROUPS, dims=(EACH,), reference=grouped_reference,
-    differentiable=dict(y=tensor(M, GROUPS * EACH)),
+    differentiable=dict(y=tensor(M, GROUPS * EACH)), unreached=PLAIN,
 )  # fmt: skip
 def fla_group_norm(x, weight, bias, eps, rms, groups):
     """Norms of groups of a row."""

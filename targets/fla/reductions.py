@@ -2,12 +2,12 @@
 
 import torch
 from _fla import flash, found, one_dtype, uncompiled
-from _states import RAGGED, B, H, K, T, sequences
+from _states import RAGGED, B, H, K, N, T, sequences
 
-from fuzz import indices, option, size, tensor
+from fuzz import by_option, indices, option, prefix_sums, size, tensor
 
 M, D = size("M", 1, 200), size("D", 1, 5000)
-PLAIN = dict(accumulate="inputs")
+PLAIN = dict(accumulate="inputs", unreached={})
 
 
 @flash(x=tensor(M, D), batch=M, reference=lambda x: dict(y=(x - x.amax(-1, keepdim=True)).softmax(-1)), **PLAIN)
@@ -27,16 +27,20 @@ def fla_softmax_bwd(p, dp):
     return dict(ds=found("ops.utils:softmax_bwd")(p.contiguous(), dp.contiguous()))
 
 
-def logsumexp_reference(x, scale):
+def logsumexp_reference(x, scale, half):
     x = x if scale is None else x * scale
     top = x.amax(-1, keepdim=True)
     return dict(z=(x - top).exp().sum(-1).log() + top.squeeze(-1))
 
 
-@flash(x=tensor(M, D), scale=option(None, 0.5, 2.0), batch=M, reference=logsumexp_reference, **PLAIN)
-def fla_logsumexp_fwd(x, scale):
+@flash(
+    x=tensor(M, D), scale=option(None, 0.5, 2.0), half=option(False, True), batch=M, reference=logsumexp_reference,
+    **PLAIN,
+)  # fmt: skip
+def fla_logsumexp_fwd(x, scale, half):
     """The logarithm of the sum of exponentials of rows."""
-    return dict(z=found("ops.utils:logsumexp_fwd")(x.contiguous(), scale=scale))
+    more = dict(dtype=torch.bfloat16) if half else {}
+    return dict(z=found("ops.utils:logsumexp_fwd")(x.contiguous(), scale=scale, **more))
 
 
 ROWS, J = size("ROWS", 1, 150), size("J", 1, 150)
@@ -52,7 +56,8 @@ def activated(y, activation):
 
 @flash(
     a=tensor(ROWS, K) | tensor(B, ROWS, K), b=tensor(K, J), activation=option("", "relu", "leaky_relu", "sigmoid", "tanh"),
-    reference=lambda a, b, activation: dict(y=activated(a @ b, activation)), **PLAIN,
+    reference=lambda a, b, activation: dict(y=activated(a @ b, activation)), accumulate="inputs",
+    unreached={"*HAS_*": "fla_addmm adds"},
 )  # fmt: skip
 def fla_matmul(a, b, activation):
     """A product of matrices and an activation."""
@@ -66,7 +71,11 @@ def addmm_reference(x, a, b, alpha, beta):
 
 @flash(
     x=tensor(J) | tensor(ROWS, J), a=tensor(ROWS, K), b=tensor(K, J), alpha=option(None, 0.5), beta=option(None, 2.0),
-    reference=addmm_reference, **PLAIN,
+    reference=addmm_reference, accumulate="inputs",
+    unreached={
+        "*ACTIVATION*": "no activation can be asked for", "*HAS_INPUT*": "fla_matmul adds nothing",
+        **dict.fromkeys(("*HAS_ALPHA*", "*HAS_BETA*"), "it does not compile, which is a finding"),
+    },
 )  # fmt: skip
 def fla_addmm(x, a, b, alpha, beta):
     """A product of matrices added to a matrix or to a row, each times a number."""
@@ -90,7 +99,7 @@ def pooled_reference(x, chunk, ragged, ends):
 
 
 @flash(
-    x=sequences(H, K), **RAGGED, chunk=option(16, 32, 64), reference=pooled_reference, accumulate="inputs"
+    x=sequences(H, K), **RAGGED, chunk=option(16, 32, 64), reference=pooled_reference, **PLAIN
 )  # fmt: skip
 def fla_mean_pooling(x, chunk, ragged, ends):
     """Means of chunks of sequences."""
@@ -114,6 +123,7 @@ CUMSUM = dict(
     **RAGGED, chunk=option(64, 16, 32, None), reverse=option(False, True), scale=option(None, 0.5),
     reference=ragged_cumsum_reference, accumulate="inputs",
 )  # fmt: skip
+VECTORS, SCALARS = ({f"*cumsum_{kind}*": f"another target sums {kind}s"} for kind in ("scalar", "vector"))
 
 
 def ragged_cumsum(g, chunk, reverse, scale, ragged, ends):
@@ -123,13 +133,13 @@ def ragged_cumsum(g, chunk, reverse, scale, ragged, ends):
     return dict(y=found("ops.utils:chunk_local_cumsum")(g, chunk, **given))
 
 
-@flash(g=sequences(H), **CUMSUM)
+@flash(g=sequences(H), unreached=SCALARS, **CUMSUM)
 def fla_ragged_cumsum(**given):
     """Sums along sequences or along chunks of them, of several lengths."""
     return ragged_cumsum(**given)
 
 
-@flash(g=sequences(H, K), **CUMSUM)
+@flash(g=sequences(H, K), unreached=VECTORS, **CUMSUM)
 def fla_ragged_cumsum_vector(**given):
     """Sums of vectors along sequences or along chunks of them, of several lengths."""
     return ragged_cumsum(**given)
@@ -143,6 +153,8 @@ def packed_reference(x, lengths, left):
 @flash(
     x=tensor(B, T, K), lengths=indices(B, below=T + 1, dtypes=("int64",)), left=option(True, False),
     reference=packed_reference, contract="envelope",
+    unreached={"*PACK`*": "fla_unpack_sequence does that", "*unpack*": "fla_unpack_sequence does that",
+               "*Function.backward*": "fla_unpack_sequence does that"},
 )  # fmt: skip
 def fla_pack_sequence(x, lengths, left):
     """Padded sequences one after the other, without their padding."""
@@ -150,6 +162,24 @@ def fla_pack_sequence(x, lengths, left):
         raise ValueError("every sequence is empty")
     ends = torch.cat([torch.zeros_like(lengths[:1]), lengths.cumsum(0)])
     return dict(y=found("ops.utils:pack_sequence")(x, ends, "left" if left else "right"))
+
+
+def unpacked_reference(x, ends, left):
+    edges, rows = ends.tolist(), []
+    places = int((ends[1:] - ends[:-1]).max())
+    for first, last in zip(edges, edges[1:], strict=False):
+        padding = torch.zeros(places - last + first, *x.shape[1:], dtype=x.dtype)
+        rows.append(torch.cat([padding, x[first:last]] if left else [x[first:last], padding]))
+    return dict(y=torch.stack(rows))
+
+
+@flash(
+    x=tensor(T, K), ends=prefix_sums(N + 1, total=T), left=option(True, False), dims=(N,), reference=unpacked_reference,
+    unreached={"*PACK`*": "fla_pack_sequence does that", "*Function.backward*": "fla_pack_sequence does that"},
+)  # fmt: skip
+def fla_unpack_sequence(x, ends, left):
+    """Sequences one after the other, with padding on one side."""
+    return dict(y=found("ops.utils:unpack_sequence")(x, ends, "left" if left else "right"))
 
 
 def gate_correction_reference(o, r, k, r_k, v, g):
@@ -170,8 +200,13 @@ def fla_rwkv7_gate_correction(o, r, k, r_k, v, g):
     return dict(y=found("ops.rwkv7.gate_output_correction:gate_output_correction")(o, r, k, r_k, v, g))
 
 
+PLACES = size("PLACES", 1, 600)
+LONG = by_option("ragged", {False: tensor(B, PLACES, K), True: tensor(1, PLACES, K)})
+
+
 @flash(
-    k=sequences(K), a=sequences(K), ka=tensor(K), **RAGGED, accumulate="inputs", differentiable=dict(y=sequences(K)),
+    k=LONG, a=LONG, ka=tensor(K), ragged=option(False, True), ends=prefix_sums(N + 1, total=PLACES), dims=(N,),
+    accumulate="inputs", differentiable=dict(y=LONG),
     reference=lambda k, a, ka, ragged, ends: dict(y=k + k * (a - 1) * ka),
 )  # fmt: skip
 def fla_rwkv7_k_update(k, a, ka, ragged, ends):

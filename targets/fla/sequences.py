@@ -10,6 +10,15 @@ K, V, D = size("K", 1, 64), size("V", 1, 64), size("D", 1, 64)
 STEPS = size("S", 1, 70)
 
 
+RAGGED = {
+    **dict.fromkeys(("*IS_VARLEN*", "*HAS_SCALE*", "*cu_seqlens*", "*scale*"), "fla_ragged_cumsum has these"),
+    "*cumsum_*is never called*": "fla_ragged_cumsum and fla_ragged_cumsum_vector call it",
+    "*cumsum_*is never launched*": "fla_ragged_cumsum and fla_ragged_cumsum_vector launch it",
+    "*len(*.shape) == *": "another target sums the others",
+}
+"""What the sums of sequences of one length leave to those of several."""
+
+
 def summed(x, reverse):
     return x.flip(-1).cumsum(-1).flip(-1) if reverse else x.cumsum(-1)
 
@@ -24,13 +33,17 @@ def local_cumsum_reference(g, chunk, reverse):
     chunk=option(16, 32, 64),
     reverse=option(False, True),
     reference=local_cumsum_reference,
+    unreached=RAGGED,
 )
 def fla_local_cumsum_vector(g, chunk, reverse):
     """Sums of vectors along chunks of the sequence."""
     return dict(y=found("ops.utils:chunk_local_cumsum")(g, chunk, reverse=reverse))
 
 
-@flash(g=tensor(B, T, H), chunk=option(16, 32, 64), reverse=option(False, True), reference=local_cumsum_reference)
+@flash(
+    g=tensor(B, T, H), chunk=option(16, 32, 64), reverse=option(False, True), reference=local_cumsum_reference,
+    unreached=RAGGED,
+)  # fmt: skip
 def fla_local_cumsum(g, chunk, reverse):
     """Sums along chunks of the sequence."""
     return dict(y=found("ops.utils:chunk_local_cumsum")(g, chunk, reverse=reverse))
@@ -40,13 +53,13 @@ def global_cumsum_reference(g, reverse):
     return dict(y=summed(g.transpose(1, -1), reverse).transpose(1, -1))
 
 
-@flash(g=tensor(B, T, H), reverse=option(False, True), reference=global_cumsum_reference)
+@flash(g=tensor(B, T, H), reverse=option(False, True), reference=global_cumsum_reference, unreached=RAGGED)
 def fla_global_cumsum(g, reverse):
     """Sums along the sequence."""
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
 
 
-@flash(g=tensor(B, T, H, D), reverse=option(False, True), reference=global_cumsum_reference)
+@flash(g=tensor(B, T, H, D), reverse=option(False, True), reference=global_cumsum_reference, unreached=RAGGED)
 def fla_global_cumsum_vector(g, reverse):
     """Sums of vectors along the sequence."""
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
@@ -143,42 +156,3 @@ def fla_gated_linear_attention(q, k, v, gate, chunked):
     one_dtype(q, k, v, gate)
     name = "chunk_gla" if chunked else "fused_recurrent_gla"
     return dict(y=found(f"ops.gla:{name}")(q, k, v, -gate.abs())[0])
-
-
-def kda_reference(q, k, v, gate, beta, log, shift, raw):
-    if raw:
-        x = gate + shift
-        softplus = x.clamp(min=0) + (-x.abs()).exp().log1p()
-        gate = -log.clamp(-4.0, 4.0).exp().unsqueeze(-1) * softplus
-    return dict(y=attended(q, k, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0)))
-
-
-@flash(
-    **QKV, gate=tensor(B, STEPS, H, K), beta=tensor(B, STEPS, H), log=tensor(H), shift=tensor(H, K),
-    raw=option(False, True), accumulate="inputs", reference=kda_reference, timeout=120.0,
-)  # fmt: skip
-def fla_recurrent_kda(q, k, v, gate, beta, log, shift, raw):
-    """Kimi's delta attention step by step; its gates as logarithms, or computed in the kernel."""
-    one_dtype(q, k, v, gate, beta, log, shift)
-    more = dict(A_log=log.clamp(-4.0, 4.0), dt_bias=shift.reshape(-1), use_gate_in_kernel=True) if raw else {}
-    function = found("ops.kda:fused_recurrent_kda")
-    return dict(y=function(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])
-
-
-def chunk_kda_reference(q, k, v, gate, beta, size):
-    q, k = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
-    logarithms = -gate.abs()
-    write, q, read = Gates.apply(logarithms, k, q, k)
-    return dict(y=attended(q, read, write, v, logarithms.detach(), beta.clamp(0.0, 1.0)))
-
-
-@flash(
-    **QKV, gate=tensor(B, STEPS, H, K), beta=tensor(B, STEPS, H), size=option(64, 32),
-    accumulate="inputs", dot="tf32", reference=chunk_kda_reference, timeout=300.0,
-    differentiable=dict(y=tensor(B, STEPS, H, V)),
-)  # fmt: skip
-def fla_chunk_kda(q, k, v, gate, beta, size):
-    """Kimi's delta attention in chunks, of keys and queries of length 1."""
-    one_dtype(q, k, v, gate, beta)
-    more = dict(use_qk_l2norm_in_kernel=True, chunk_size=size)
-    return dict(y=found("ops.kda:chunk_kda")(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])

@@ -1,0 +1,110 @@
+"""Kimi's delta attention of fla-core, step by step and in chunks. Interesting: gates that kernels compute within bounds."""
+
+from _fla import COMMON, documents, flash, one_dtype, takes
+from _recurrences import delta
+from _rows import Unit
+from _states import STATES, H, K, N, V, carried, gates, sequences, states
+
+from fuzz import option, size, tensor
+
+GROUPS = size("GROUPS", 1, 3)
+KDA = dict(
+    q=sequences(H, K), k=sequences(H, K), v=sequences(H * GROUPS, V), gate=sequences(H * GROUPS, K),
+    beta=sequences(H * GROUPS), log=tensor(H * GROUPS, dtypes=("float32",)) | None,
+    shift=tensor(H * GROUPS, K, dtypes=("float32",)) | None, raw=option(False, True), bound=option(None, -5.0),
+    squashed=option(False, True), doubled=option(False, True), normed=option(True, False),
+    v_first=option(False, True),
+    **{
+        **STATES, "dims": (N, GROUPS), "initial": states(H * GROUPS, K, V) | None,
+        "differentiable": dict(y=sequences(H * GROUPS, V), final=states(H * GROUPS, K, V)),
+    },
+)  # fmt: skip
+NARROW = {
+    "fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/*:*": COMMON,
+    **dict.fromkeys(
+        ("*CONTINUOUS_BATCHING*", "*SPEC_DECODING*", "*INPLACE_FINAL*", "*inplace_final*", "*ssm_state*", "*BETA_HEADWISE*"),
+        "servers call the forward by itself for that, and no function that is documented does",
+    ),
+}  # fmt: skip
+
+
+def steady(log, most=4.0):
+    """Logarithms of rates from -4 on, by no arithmetic that rounds."""
+    return None if log is None else log.clamp(-4.0, most)
+
+
+def mild(raw, gate, log, shift):
+    """What kernels make gates of that forget no more in one place than exp(-8), by no arithmetic that rounds."""
+    if not raw:
+        return gate, log, shift
+    return gate.clamp(-4.0, 4.0), steady(log, 0.0), None if shift is None else shift.clamp(-4.0, 4.0)
+
+
+def activated(gate, log, shift, bound):
+    """The gates' logarithms that the kernel computes of what it is given."""
+    x = gate if shift is None else gate + shift
+    rate = 1.0 if log is None else steady(log).exp().unsqueeze(-1)
+    if bound is not None:
+        return bound * (rate * x).sigmoid()
+    return -rate * (x.clamp(min=0) + (-x.abs()).exp().log1p())
+
+
+def kda_reference(
+    q, k, v, gate, beta, log, shift, raw, bound, squashed, doubled, normed, ragged, ends, v_first, **given
+):  # fmt: skip
+    q, k = (Unit.apply(q), Unit.apply(k)) if normed else (q.clamp(-0.125, 0.125), k.clamp(-0.125, 0.125))
+    gate = activated(gate, log, shift, bound) if raw else gates(gate)
+    beta = beta.sigmoid() * (2.0 if doubled else 1.0) if squashed else beta.abs().clamp(max=1.0)
+    return delta(q, k, v, beta, gate=gate, ends=ends if ragged else None, **given)
+
+
+def attended(place, q, k, v, gate, beta, log, shift, raw, bound, squashed, doubled, normed, **given):
+    """What a form of the attention gives."""
+    one_dtype(q, k, v)
+    if v.shape[2] != k.shape[2]:
+        documents(place, "HV")
+    more = dict(use_qk_l2norm_in_kernel=normed)
+    if raw and log is None and bound is None:
+        raise ValueError("gates without a bound have a rate")
+    if raw:
+        more |= dict(use_gate_in_kernel=True, A_log=steady(log), dt_bias=None if shift is None else shift.reshape(-1))
+    bound, doubled = (bound if raw else None), squashed and doubled
+    for name, value in dict(use_beta_sigmoid_in_kernel=squashed, allow_neg_eigval=doubled, lower_bound=bound).items():
+        if value:
+            takes(place, name)
+            more[name] = value
+    if not normed:
+        q, k = q.clamp(-0.125, 0.125), k.clamp(-0.125, 0.125)
+    beta = beta if squashed else beta.abs().clamp(max=1.0)
+    return carried(place, q, k, v, gate if raw else gates(gate), beta, **more, **given)
+
+
+@flash(
+    **{name: value for name, value in KDA.items() if name != "differentiable"}, reference=kda_reference, unreached=NARROW
+)  # fmt: skip
+def fla_recurrent_kda(**given):
+    """Kimi's delta attention step by step, which has no backward; its gates as logarithms, or computed in the kernel."""
+    return attended("ops.kda:fused_recurrent_kda", **given)
+
+
+def chunk_kda_reference(size, kept, raw, gate, log, shift, **given):
+    gate, log, shift = mild(raw, gate, log, shift)
+    return kda_reference(raw=raw, gate=gate, log=log, shift=shift, **given)
+
+
+@flash(
+    **KDA, size=option(64, 32), kept=option(False, True), dot="tf32", reference=chunk_kda_reference,
+    unreached={**NARROW, "*return_intermediate_states*": "states between chunks are given in inference mode alone"},
+)  # fmt: skip
+def fla_chunk_kda(size, kept, raw, gate, log, shift, **given):
+    """Kimi's delta attention in chunks; gates that the kernel computes within bounds go another way."""
+    place = "ops.kda:chunk_kda"
+    more = dict(disable_recompute=True) if kept else {}
+    for name in more:
+        takes(place, name)
+    gate, log, shift = mild(raw, gate, log, shift)
+    given |= dict(raw=raw, gate=gate, log=log, shift=shift)
+    if raw and given["bound"] is not None:
+        takes(place, "safe_gate")
+        more["safe_gate"] = True
+    return attended(place, chunk_size=size, **more, **given)
