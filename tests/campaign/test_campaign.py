@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
 from commands import fuzz
 from processes import join_threads
 
 from fuzz import corpus
 from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Store
+
+pytestmark = pytest.mark.usefixtures("forked_hosts")
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 TARGETS = '''"""Functions with one mistake each, and one without."""

@@ -27,6 +27,8 @@ from fuzz.model.case import Call, Case
 from fuzz.model.entry import Entry
 from fuzz.worker.command import Received
 
+pytestmark = pytest.mark.usefixtures("forked_hosts")
+
 TARGETS = '''"""Two functions with one mistake each, of which one ends its process, and one without."""
 import torch
 from helper import double, ending
