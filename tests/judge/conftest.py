@@ -12,9 +12,11 @@ from fuzz.judge.checks import many_calls
 
 @pytest.fixture(scope="session", autouse=True)
 def few_calls() -> Iterator[None]:
-    """Judgements end their many calls of one shape soon; test_many_calls.py makes them all."""
+    """Judgements make fewer calls of one shape, and all of those; test_many_calls.py makes them all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_calls, "SECONDS", {False: 0.5, True: 0.5})
+        patch.setattr(many_calls, "TIMED", 6)
+        patch.setattr(many_calls, "MANY", 10)
+        patch.setattr(many_calls, "SECONDS", {False: 1e6, True: 1e6})
         yield
 
 

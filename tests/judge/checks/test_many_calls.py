@@ -19,7 +19,9 @@ from tests.judge.problems import RELU, as_solution, write
 
 @pytest.fixture(autouse=True)
 def all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As much time as a busy machine takes for the calls of small dims."""
+    """As many as without tests, and as much time as a busy machine takes for those of small dims."""
+    monkeypatch.setattr(many_calls, "TIMED", TIMED)
+    monkeypatch.setattr(many_calls, "MANY", MANY)
     monkeypatch.setattr(many_calls, "SECONDS", {False: 200.0, True: 1.0})
 
 
