@@ -18,7 +18,7 @@ tests:
   - {size: 33, seed: 4}
 benchmarks:
   - {size: 20000, seed: 5}
-  - {size: 1000000000, seed: 5}
+  - {size: 1000000000000, seed: 5}
 """
 REFERENCE = """
 import torch
@@ -69,7 +69,7 @@ def test_a_submission_that_writes_its_output_is_right(tmp_path: Path) -> None:
     found = judged_submission(tmp_path, "= x.sum()")
     assert (found.verdict, found.own_rule) == (RIGHT, True), found.reason
     assert found.dims["size"][0] < 33 and found.dims["size"][1] == 20000
-    assert any("size=1000000000" in note for note in found.notes), found.notes
+    assert any("size=1000000000000" in note for note in found.notes), found.notes
 
 
 def test_a_submission_that_adds_to_unwritten_memory_is_wrong(tmp_path: Path) -> None:
