@@ -41,6 +41,8 @@ def softmax_rows(x):
 softmax_rows.planted("no_max", oracle="accuracy", outputs=("out",), change=("value - tl.max(value, 0)", "value"))
 '''
 BROKEN = SOFTMAX.replace("tl.exp(value - tl.max(value, 0))", "tl.exp(value)")
+LIGHT = "-pno:schemathesis"
+"""Leaves out what takes a pytest longest to import."""
 SHOWN = "softmax_rows * accuracy/nonfinite: out: 1 of 1 elements wrong; *"
 
 
@@ -63,7 +65,7 @@ def entries(folder: Path) -> list[Path]:
 
 def plugged(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """A pytest on the CPU, in this process, which has imported what it needs already."""
-    return pytester.runpytest_inprocess("-rA", "--fuzz-backend=cpu", *arguments)
+    return pytester.runpytest_inprocess(LIGHT, "-rA", "--fuzz-backend=cpu", *arguments)
 
 
 def test_importing_the_package_or_the_plugin_imports_nothing_heavy() -> None:
@@ -111,12 +113,12 @@ def test_run_says_that_an_open_entry_agrees_now(kernel: Path) -> None:
 
 def test_without_the_option_nothing_is_collected(pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("fuzz_softmax.py").write_text(SOFTMAX)
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_subprocess(LIGHT)
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_a_corpus_without_a_number_of_cases_is_refused(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess("--fuzz-corpus=.")
+    result = pytester.runpytest_subprocess(LIGHT, "--fuzz-corpus=.")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--fuzz-corpus needs --fuzz-cases N; N = 0 only replays entries*"])
 

@@ -35,6 +35,8 @@ def checkout(tmp_path, monkeypatch):
     (folder.parent / "conftest.py").write_text(CONFTEST)
     (folder / "test_few.py").write_text(TESTS)
     plain = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    # Plugins that are installed take most of the time to start.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(shards, "PYTEST", plain)
     monkeypatch.setattr(shards, "CHILDREN", tmp_path)
     return tmp_path
