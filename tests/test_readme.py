@@ -47,7 +47,7 @@ def test_the_target_runs_and_nothing_is_found() -> None:
     assert done.code == 0, done.err
 
 
-@pytest.mark.usefixtures("in_repository")
+@pytest.mark.usefixtures("in_repository", "no_cross_checks")
 def test_its_planted_mistake_is_found() -> None:
     planted = ("--planted", "no_max", "--cases", 40, "--max-findings", 1, "--backend", "cpu")
     done = fuzz("run", "my_kernels/fuzz_softmax.py", *planted)
