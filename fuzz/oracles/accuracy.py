@@ -130,6 +130,8 @@ def check_call(exam: Examination, index: int) -> Finding | None:
             if together and (finding := find_together(exam, index)):
                 return finding
             exam.worst = max(exam.worst, worst)
+            if not any(one.may_be_suspect for one in compared.values()):
+                return None
             return check_suspect_reference(exam, index, stage, expected)
         if stage == BEFORE_THOROUGH:
             together = may_be_wrong_together(outputs, expected, compared)

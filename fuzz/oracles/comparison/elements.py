@@ -16,7 +16,9 @@ from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import PATTERNS
+from fuzz.oracles.comparison.reference_error import COARSE, own_error
 from fuzz.reference.envelope import SAFETY, Expected, Precision
+from fuzz.reference.envelope.rounding import Format, compile_loops, lies_flat
 from fuzz.target.contract import ENVELOPE, Contract
 
 OVERFLOWN = 64.0
@@ -30,11 +32,15 @@ PATTERN_TOLERANCE = 0.125
 
 @dataclass(frozen=True)
 class ElementComparison:
-    """Element by element: which symptom (0 none, else 1 + its index in SYMPTOMS), the bound, and error over bound."""
+    """Element by element: which symptom (0 none, else 1 + its index in SYMPTOMS), the bound, and error over bound.
+
+    `may_be_suspect` is False where `suspect_reference` is known to hold for no element.
+    """
 
     symptom: torch.Tensor
     bound: torch.Tensor
     ratio: torch.Tensor
+    may_be_suspect: bool = True
 
     @property
     def wrong(self) -> bool:
@@ -61,6 +67,8 @@ def compare_elements(
         return ElementComparison(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     out = out.double()
+    if contract.kind != "ulps" and (agreeing := _compare_by_loop(out, expected, kind, precision)):
+        return agreeing
     value, slack, bound = error_bounds(expected, kind, precision, contract)
     error = (out - value).abs_()
     if bool((error <= bound).all()):
@@ -77,6 +85,31 @@ def compare_elements(
     symptom = torch.where(unbounded, 0, symptom)
     ratio = torch.nan_to_num(error / bound, nan=0.0, posinf=0.0)
     return ElementComparison(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
+
+
+def _compare_by_loop(
+    out: torch.Tensor, expected: Expected, kind: DType, precision: Precision
+) -> ElementComparison | None:
+    """The comparison where no element disagrees; None where one does, and what the loop cannot walk through."""
+    parts, loops = [out, expected.value, expected.spread], compile_loops()
+    if expected.uncertainty is not None:
+        parts.append(expected.uncertainty)
+    if loops is None or not all(lies_flat(one) and one.shape == out.shape for one in parts):
+        return None
+    bound, ratio = torch.empty_like(out), torch.empty_like(out)
+    addresses = [one.data_ptr() for one in parts] + [None] * (4 - len(parts))
+    tiny = max(precision.eta, kind.smallest_subnormal)
+    scales = SAFETY, tiny, own_error(expected, precision)[1] / COARSE
+    coarse = loops.compare(*addresses, out.numel(), *scales, number_format(kind), bound.data_ptr(), ratio.data_ptr())
+    if coarse < 0:
+        return None
+    return ElementComparison(torch.zeros_like(bound, dtype=torch.int8), bound, ratio, coarse > 0)
+
+
+@lru_cache
+def number_format(kind: DType) -> Format:
+    """What loops need of a format, as `half_ulp` has it."""
+    return Format(kind.smallest_normal, 2.0**kind.bias, 2.0 ** -(kind.mantissa + 1))
 
 
 def _compare_finite(

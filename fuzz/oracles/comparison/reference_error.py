@@ -24,22 +24,24 @@ BETTER = 16.0
 
 
 def suspect_reference(output: torch.Tensor, expected: Expected, precision: Precision) -> torch.Tensor:
-    """Elements whose reference may be worse than the output, as bools; replicas may be stacked.
-
-    Where float64's own error was not measured it is estimated from the spread.
-    """
+    """Elements whose reference may be worse than the output, as bools; replicas may be stacked."""
     if not output.is_floating_point() or precision.u < 2.0**-40:
         return torch.zeros(output.shape, dtype=torch.bool, device=expected.value.device)
     output = output.to(expected.value.device)
-    own, unit = expected.uncertainty, 1.0
-    if own is None:
-        own, unit = expected.spread, UNIT64 / precision.u
+    own, unit = own_error(expected, precision)
     size = output.abs()
     coarse = own * (unit / COARSE) > size
     if not bool(coarse.any()):
         return coarse
     near = (output.double() - expected.value).abs() <= own * (unit * NEAR)
     return coarse & near & (size >= least(DTYPE_NAMES[output.dtype])) & torch.isfinite(own)
+
+
+def own_error(expected: Expected, precision: Precision) -> tuple[torch.Tensor, float]:
+    """Float64's own error, in a unit; estimated from the spread where it was not measured."""
+    if expected.uncertainty is None:
+        return expected.spread, UNIT64 / precision.u
+    return expected.uncertainty, 1.0
 
 
 @lru_cache

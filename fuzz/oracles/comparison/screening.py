@@ -61,7 +61,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         precision, contract = pending[0].precision, pending[0].target.contract
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
         wrong = disagreeing_rows(list(compared.values()), pending)
-        suspect = sorted({*suspect_rows(outputs, expected, pending)} - {*wrong})[: SUSPECTS - suspects]
+        suspect = sorted({*suspect_rows(outputs, expected, compared, pending)} - {*wrong})[: SUSPECTS - suspects]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
         for row, exam in enumerate(pending):
@@ -93,10 +93,18 @@ def rows_that_may_be_wrong(
     return [int(place) for place in found.nonzero().flatten()]
 
 
-def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[Examination]) -> list[int]:
+def suspect_rows(
+    outputs: Outputs,
+    expected: ExpectedOutputs,
+    compared: Mapping[str, ElementComparison],
+    pending: Sequence[Examination],
+) -> list[int]:
     """Rows in which the reference may be worse than the output."""
     precision, count = pending[0].precision, len(pending)
-    suspect = [suspect_reference(outputs[name], one, precision) for name, one in expected.items()]
+    names = [name for name, one in compared.items() if one.may_be_suspect]
+    if not names:
+        return []
+    suspect = [suspect_reference(outputs[name], expected[name], precision) for name in names]
     rows = torch.cat([one.reshape(count, one.numel() // count) for one in suspect], 1).any(1)
     return list(rows.nonzero().flatten().tolist())
 

@@ -260,7 +260,7 @@ class MemberNoise:
         the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
         eta = self._unit()
-        if tiny:
+        if tiny and self.precision.nan_below:
             self.mark_underflow_(t, t)
         noise = self._pool("factor", factor), self._pool("tiny", 1.0) if tiny else None
         if not self._loops.round_(t, *noise, self.offset, eta):

@@ -113,7 +113,7 @@ class NoisePool:
 
     def address(self, start: int, size: int) -> int:
         """The address, in the first row, of the first of `size` columns that have been computed."""
-        if self._missing:
+        if self._missing and self._missing.find(1, start // COLUMNS, -(-(start + size) // COLUMNS)) >= 0:
             self.columns(start, start + size)
         return self._address + 8 * start
 

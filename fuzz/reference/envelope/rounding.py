@@ -14,11 +14,11 @@ from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.pools import SPAN, NoisePool
 
-__all__ = ["InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
+__all__ = ["Format", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
 
 
 class Members(ctypes.Structure):
-    """What all roundings of one stack share, as rounding.c describes it."""
+    """What all roundings of one stack share, as loops.c describes it."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("replicas", "members", "first_working", "span", "stride")),
@@ -26,16 +26,16 @@ class Members(ctypes.Structure):
     )
 
 
-class Scales(ctypes.Structure):
-    """What the parts of an error are multiplied by, as rounding.c describes it."""
-
-    _fields_ = tuple((name, ctypes.c_double) for name in ("eta", "tiny", "factor", "stray"))
-
-
 class InputChange(ctypes.Structure):
-    """By which factors magnitudes are raised and lowered, and to what at most, as rounding.c describes it."""
+    """By which factors magnitudes are raised and lowered, and to what at most, as loops.c describes it."""
 
     _fields_ = tuple((name, ctypes.c_double) for name in ("up", "down", "largest"))
+
+
+class Format(ctypes.Structure):
+    """A format of floating numbers, as loops.c describes it."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("least", "most", "half"))
 
 
 class NoiseLoops:
@@ -43,6 +43,7 @@ class NoiseLoops:
 
     def __init__(self, replicas: int, members: int, first_working: int, scale_up: float, scale_down: float) -> None:
         self._members = Members(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
+        self._address = ctypes.addressof(self._members)
         self._rows = replicas * members
 
     def round_(self, t: Tensor, factor: NoisePool, tiny: NoisePool | None, offset: int, eta: float) -> bool:
@@ -56,7 +57,7 @@ class NoiseLoops:
         size = t.numel() // self._rows
         draw = min(size, SPAN)
         lost = None if tiny is None else tiny.address(offset, draw)
-        loops.round_members(self._members, t.data_ptr(), size, factor.address(offset, draw), lost, eta)
+        loops.round_members(self._address, t.data_ptr(), size, factor.address(offset, draw), lost, eta)
         return True
 
     def add_error_(
@@ -71,7 +72,8 @@ class NoiseLoops:
     ) -> bool:
         """Do all that `MemberNoise.add_error_` does to the values, with the same bits; False where torch has to.
 
-        `scales` are the fields of `Scales`; `tiny` is None where nothing underflows.
+        `scales` are the unit of underflow, and by what terms that underflow, the amplitude and `stray` are multiplied;
+        `tiny` is None where nothing underflows.
         """
         loops = compile_loops()
         if loops is None or not (lies_flat(t) and lies_flat(amplitude) and amplitude.shape == t.shape):
@@ -82,7 +84,7 @@ class NoiseLoops:
         draw = min(size, SPAN)
         addresses = t.data_ptr(), size, amplitude.data_ptr(), None if stray is None else stray.data_ptr()
         lost = None if tiny is None else tiny.address(offset, draw)
-        loops.add_errors(self._members, *addresses, lost, relative.address(offset, draw), Scales(*scales))
+        loops.add_errors(self._address, *addresses, lost, relative.address(offset, draw), *scales)
         return True
 
 
@@ -93,15 +95,17 @@ def lies_flat(t: Tensor) -> bool:
 
 @cache
 def compile_loops() -> Any:
-    """The functions of rounding.c, compiled once and kept with the kernels; None where no C compiler makes them."""
-    source = Path(__file__).with_name("rounding.c").read_text(encoding="utf-8")
+    """The functions of loops.c, compiled once and kept with the kernels; None where no C compiler makes them."""
+    source = Path(__file__).with_name("loops.c").read_text(encoding="utf-8")
     try:
-        loops: Any = ctypes.CDLL(str(build_object(source, "rounding")))
+        loops: Any = ctypes.CDLL(str(build_object(source, "loops")))
     except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
         return None
-    address, size, members, scales = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(Members), ctypes.POINTER(Scales)
-    loops.round_members.argtypes = [members, address, size, address, address, ctypes.c_double]
-    loops.add_errors.argtypes = [members, address, size, *[address] * 4, scales]
+    address, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+    loops.round_members.argtypes = [address, address, size, address, address, number]
+    loops.add_errors.argtypes = [address, address, size, *[address] * 4, *[number] * 4]
     loops.perturb_inputs.argtypes = [address, *[size] * 8, ctypes.POINTER(InputChange)]
+    loops.compare.argtypes = [*[address] * 4, size, *[number] * 3, ctypes.POINTER(Format), address, address]
+    loops.compare.restype = size
     loops.round_members.restype = loops.add_errors.restype = loops.perturb_inputs.restype = None
     return loops

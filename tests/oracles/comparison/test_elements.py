@@ -9,7 +9,9 @@ import torch
 
 from fuzz.model.dtypes import dtype
 from fuzz.model.finding import PATTERNS
+from fuzz.oracles.comparison import elements
 from fuzz.oracles.comparison.elements import compare_elements, half_ulp, shared_patterns
+from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.reference.envelope import Expected, make_precision
 
 DUE = torch.tensor([1.0, -2.0, 3.5, 0.25, 700.0])
@@ -75,3 +77,37 @@ def test_finite_elements_compare_as_they_do_beside_an_infinite_one() -> None:
     assert alone.symptom.tolist() == [0, 3, 3, 2, 0, 0]
     for name in ("symptom", "bound", "ratio"):
         assert torch.equal(getattr(alone, name), getattr(together, name)[:-1])
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("accumulate", ["float32", "float16"])
+@pytest.mark.parametrize("format", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_loop_in_c_gives_the_bits_of_torch(
+    format: torch.dtype, accumulate: str, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator, precision = torch.Generator().manual_seed(0), make_precision("libm", accumulate)
+    value = torch.randn(9, 41, generator=generator, dtype=torch.float64)
+    value[1:] *= 2.0 ** torch.randint(-150, 100, (8, 41), generator=generator)
+    value[0, :4] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf])
+    spread = value.abs().nan_to_num(0.0, 0.0, 0.0) * torch.rand(9, 41, generator=generator) * 2e-7
+    spread[:, 5] *= 1e8
+    expected = Expected(value, spread, spread / 4 if measured else None)
+    loops = elements.compile_loops()
+    assert loops is not None
+    for change in (0.0, 2.0**-24, 1.0):
+        output = (value * (1 + change)).to(format)
+        by_loop = compare_elements(output, expected, precision)
+        with monkeypatch.context() as patch:
+            patch.setattr(elements, "compile_loops", lambda: None)
+            by_torch = compare_elements(output, expected, precision)
+        for name in ("symptom", "bound", "ratio"):
+            assert torch.equal(getattr(by_loop, name), getattr(by_torch, name))
+        assert by_torch.may_be_suspect and (change < 1 or by_loop.wrong)
+        assert by_loop.may_be_suspect or not bool(suspect_reference(output, expected, precision).any())
+
+
+def test_a_loop_rules_out_that_a_reference_is_suspect() -> None:
+    value = torch.tensor([1.0, -3.0], dtype=torch.float64)
+    precise, coarse = Expected(value, value.abs() * 2.0**-24, None), Expected(value, value.abs(), value.abs())
+    assert not compare_elements(value.float(), precise, make_precision("libm")).may_be_suspect
+    assert compare_elements(value.float(), coarse, make_precision("libm")).may_be_suspect

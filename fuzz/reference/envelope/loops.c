@@ -1,4 +1,5 @@
-/* Perturbs all members of a stack in one pass over its memory: the operations, and the bits, of MemberNoise. */
+/* Loops that pass once over memory where torch's operations take a pass each, with the same bits: they perturb all
+   members of a stack, as MemberNoise does, and compare outputs with their bounds, as compare_elements does. */
 typedef long long i64;
 
 /* Members of each replica, those before `first_working` measure float64; a pool of noise has `stride` doubles a member,
@@ -73,8 +74,9 @@ static inline __attribute__((always_inline)) void add_to_row(
 /* `amplitude` has the shape of the stack; `stray`, or null, holds `size` elements of each replica. */
 __attribute__((visibility("default"))) void add_errors(
     const struct members *all, double *stack, i64 size, const double *amplitude, const double *stray,
-    const double *tiny, const double *relative, const struct scales *by)
+    const double *tiny, const double *relative, double eta, double tiny_scale, double factor, double stray_scale)
 {
+    const struct scales all_scales = {eta, tiny_scale, factor, stray_scale}, *by = &all_scales;
     for (i64 replica = 0; replica < all->replicas; replica++)
         for (i64 member = 0; member < all->members; member++) {
             const i64 row = (replica * all->members + member) * size;
@@ -154,4 +156,35 @@ __attribute__((visibility("default"))) void perturb_inputs(
                 raise_larger(t + start, given + start, rest < LINES ? rest : LINES, length, step, by);
             }
     }
+}
+
+/* What half a unit in the last place of a format depends on: exponents are those of `least` to `most`, and a number of
+   exponent 0 has the half unit `half`. */
+struct format {
+    double least, most, half;
+};
+
+/* Writes the bound of each element, `safety` times its spread and uncertainty, half a unit and `tiny`, and its error over
+   that. Returns -1 where an error exceeds its bound, else how many elements are smaller than `coarse` times their
+   uncertainty, or their spread where `uncertainty` is null. */
+__attribute__((visibility("default"))) i64 compare(
+    const double *out, const double *value, const double *spread, const double *uncertainty, i64 count, double safety,
+    double tiny, double coarse, const struct format *by, double *bound, double *ratio)
+{
+    const double *own = uncertainty ? uncertainty : spread;
+    i64 beyond = 0, small = 0;
+    for (i64 n = 0; n < count; n++) {
+        double slack = safety * spread[n];
+        if (uncertainty) slack += safety * uncertainty[n];
+        const double size = __builtin_fabs(value[n]) + slack, normal = size < by->least ? by->least : size;
+        union { double number; unsigned long long bits; } power = {normal < __builtin_inf() ? normal : 0.5};
+        power.bits &= 0x7FFull << 52;
+        const double half = (power.number > by->most ? by->most : power.number) * by->half;
+        const double limit = half + slack + tiny, error = __builtin_fabs(out[n] - value[n]), over = error / limit;
+        bound[n] = limit;
+        ratio[n] = over == over ? over : 0;
+        beyond += !(error <= limit);
+        small += own[n] * coarse > __builtin_fabs(out[n]);
+    }
+    return beyond ? -1 : small;
 }
