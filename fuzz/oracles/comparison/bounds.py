@@ -20,12 +20,13 @@ from fuzz.reference.envelope import Expected, Precision
 def output_bounds(exam: Examination) -> Iterator[Outputs]:
     """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats.
 
-    The bounds of one stage after another up to THOROUGH: they only grow. The first stage is the one that screening has
-    evaluated, if it has evaluated one.
+    The bounds of one stage after another up to THOROUGH: they only grow. The first stage is the first one that has been
+    evaluated, alone or by screening, if one has.
     """
-    screened = screened_reference(exam)
-    for stage in range(screened.stage if screened else 0, STAGES.index(THOROUGH) + 1):
-        expected = evaluate_reference(exam, len(exam.plan.calls) - 1, stage)
+    screened, last = screened_reference(exam), len(exam.plan.calls) - 1
+    first = screened.stage if screened else min(exam.expected.get(last, ()), default=0)
+    for stage in range(first, STAGES.index(THOROUGH) + 1):
+        expected = evaluate_reference(exam, last, stage)
         yield {name: bound_of_output(one, exam.outputs[name], exam.precision) for name, one in expected.items()}
 
 

@@ -31,9 +31,13 @@ from fuzz.reference.envelope import (
 from fuzz.target.spec import Target
 from fuzz.worker.profile import measured
 
-STAGES = (2, 8, 11, 20, 80)
-"""Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
-BEFORE_THOROUGH = 1
+STAGES = (2, 4, 8, 11, 20, 80)
+"""Members of the envelope, stage by stage. Each evaluates those that ones before it did not: see `stage_options`."""
+FEW_STEPS = 1
+"""The last stage without perturbed inputs, whose members are few."""
+SMALL = 1 << 12
+"""A call of fewer elements that is examined alone begins with `FEW_STEPS`: its time are calls, not additions."""
+BEFORE_THOROUGH = 2
 """The last stage whose bounds hold no walks of long sums."""
 FIRST_THOROUGH = BEFORE_THOROUGH + 1
 """From this stage on members also evaluate what can only widen the envelope: walks, range, and the error of float64.
@@ -102,23 +106,26 @@ def whole_reference(exam: Examination, index: int) -> tuple[Reference, dict[str,
 
 
 def evaluate_stacked_reference(
-    exams: Sequence[Examination], index: int, stage: int, known: ExpectedOutputs | None
+    exams: Sequence[Examination], index: int, stage: int, known: tuple[int, ExpectedOutputs] | None
 ) -> ExpectedOutputs:
-    """The same for replicas of a plan, their first dim everywhere. `known` is what the stage before it gave.
+    """The same for replicas of a plan, their first dim everywhere. `known` is an earlier stage and what it gave.
 
     Diverges as `evaluate` does, and where the reference fails: whether it does so for a replica alone, that one tells.
     """
     inputs, cotangents = replica_inputs(exams, index)
     try:
-        before = None if known is None else (stage - 1, known)
-        return _evaluate(exams[0], index, inputs, cotangents, stage, before, len(exams))
+        return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
     except TargetError as error:
         raise Divergence from error
 
 
 def stage_options(stage: int, before: int | None) -> dict[str, Any]:
-    """How `evaluate` is to evaluate the members of a stage that the stage `before` it, if any, did not."""
-    members, after = STAGES[stage], 0 if before is None else STAGES[before]
+    """How `evaluate` is to evaluate the members of a stage that the stage `before` it, if any, did not.
+
+    How far what is rounded to integers may be off depends on all members of a stack: so the stage after `FEW_STEPS`
+    evaluates two of its members again, beside others.
+    """
+    members, after = STAGES[stage], 0 if before is None else STAGES[0 if before == FEW_STEPS else before]
     thorough = stage >= FIRST_THOROUGH
     measured = before is not None and before >= FIRST_THOROUGH
     return dict(members=members, after=after, uncertainty=thorough and not measured, check_range=thorough)

@@ -12,6 +12,7 @@ from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
+    FEW_STEPS,
     STAGES,
     ExpectedOutputs,
     check_shapes,
@@ -25,6 +26,9 @@ from fuzz.reference.envelope import Divergence
 
 SUSPECTS = 1
 """Replicas of a plan whose suspect reference is checked by exact values: it is the same reference for all of them."""
+
+SCREENED = tuple(stage for stage in range(len(STAGES) - 1) if stage != FEW_STEPS)
+"""Stages of screening: what many replicas take are additions, of which one stage more makes more."""
 
 TOGETHER = 2
 """Replicas of a plan that are examined alone because elements may be wrong together: all run the same steps."""
@@ -47,14 +51,14 @@ def screen(exams: Sequence[Examination]) -> None:
 def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]:
     """The replicas in which no element of any output of one call disagrees, as far as the first stages can say."""
     cleared: list[Examination] = []
-    expected: ExpectedOutputs | None = None
+    known: tuple[int, ExpectedOutputs] | None = None
     suspects, together = 0, set[int]()
-    for stage in range(len(STAGES) - 1):
+    for stage in SCREENED:
         outputs = stack_outputs(pending, index)
         if not outputs:
             break
         try:
-            expected = evaluate_stacked_reference(pending, index, stage, expected)
+            expected = evaluate_stacked_reference(pending, index, stage, known)
         except Divergence:
             break
         check_shapes(pending[0].target, outputs, expected)
@@ -77,7 +81,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         if stage == BEFORE_THOROUGH:
             together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
         pending, rows = [pending[row] for row in wrong], torch.tensor(wrong)
-        expected = {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
+        known = stage, {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
     return cleared
 
 

@@ -39,6 +39,8 @@ HOST_LIMIT: Final = 2**22
 """The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
 UNCERTAIN: Final = 4
 """Members that measure float64's own error."""
+FIRST: Final = (1, 2, 4, 5, 3)
+"""The numbers of the first members. The first that perturbs inputs comes fifth: steps explain most errors."""
 COTANGENT: Final = "cotangent of "
 """Before the name of an output: its cotangent among the inputs."""
 
@@ -78,7 +80,7 @@ def evaluate(
     """Call reference(**inputs) once on all members together, in groups where that would take too much memory.
 
     Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
-    default dtype is float64 meanwhile. Member i has the same noise whatever `members` is, so that a call with fewer
+    default dtype is float64 meanwhile. A member has the same noise whatever `members` is, so that a call with fewer
     members gives a spread that is nowhere larger. With `check_range`, members leave the working precision's range, and
     unless `walks` is false sums are added up in the orders that kernels use (summation.py), which widens the spread.
     Members up to `after` are left out, because an earlier call has evaluated them: see `merge_members`. With
@@ -89,7 +91,8 @@ def evaluate(
     """
     if members <= after:
         raise ValueError(f"members={members}: at least one, and more than {after}")
-    remaining = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
+    numbers = sorted((*FIRST, *range(len(FIRST) + 1, members + 1))[after:members])
+    remaining = [*range(-UNCERTAIN if uncertainty else 0, 0), *numbers]
     tensors = [t for t in inputs.values() if isinstance(t, Tensor)]
     most = LIMIT if any(t.device.type != "cpu" for t in tensors) else HOST_LIMIT
     size = max(1, min(len(remaining), most // max([1, *(t.numel() for t in tensors)]) - 1))
