@@ -77,7 +77,7 @@ def compare_elements(
         return ElementComparison(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
     if all(not one.numel() or float(one.abs().amax()) < overflow_threshold(kind) for one in (out, expected.value)):
         return _compare_finite(out, value, bound, error)
-    unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
+    unbounded = ~torch.isfinite(bound)
     nonfinite = _nonfinite(out, expected.value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
     sign = over & (value.abs() > bound) & (out * value < 0)

@@ -66,6 +66,16 @@ def test_half_a_unit_is_a_power_of_two_in_the_format(name: str) -> None:
     assert torch.isfinite(half_ulp(torch.tensor([torch.inf, torch.nan], dtype=torch.float64), kind)).all()
 
 
+@pytest.mark.parametrize("beside", [0.0, math.nan])
+def test_an_infinity_of_which_rounding_decides_the_sign_is_undecided_whatever_is_beside_it(beside: float) -> None:
+    """As a sum that cancels, over zero."""
+    value = torch.tensor([-math.inf, beside], dtype=torch.float64)
+    for spread, symptom in ((math.inf, 0), (0.0, 1)):
+        expected = Expected(value, torch.tensor([spread, 0.0], dtype=torch.float64), None)
+        compared = compare_elements(torch.tensor([math.inf, beside]), expected, make_precision("libm"))
+        assert compared.symptom.tolist() == [symptom, 0]
+
+
 def test_finite_elements_compare_as_they_do_beside_an_infinite_one() -> None:
     value = torch.tensor([1.0, -2.0, 0.0, 3.5, 1e-3, 5.0], dtype=torch.float64)
     output = (value + torch.tensor([0.0, 1e-3, 1e-9, -9.0, 1e-3, 1.0])).float()
