@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.noise import MemberNoise
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, Product, take_step
 
 __all__ = ["is_rounded_constant", "register"]
@@ -186,11 +187,22 @@ def sigmoid(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     return wrap(mode, noise.round_function_(t, x.clamp(max=1.0), noise.precision.error("sigmoid")))
 
 
+def reach_integers(noise: MemberNoise, exponent: Tensor) -> Tensor:
+    """Exponents, in members that round steps the nearest integer where the bound of the number reaches it.
+
+    Only with integers a negative number has a power, so that rounding decides whether it is NaN.
+    """
+    reach, distance = (noise.widen(exponent) - exponent).abs(), (exponent.round() - exponent).abs()
+    return torch.where((reach > 0) & (reach >= distance), exponent.round(), exponent)
+
+
 @rounds
 def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """pow: small integers multiply, halves are roots, others the backend's pow and log(x) times a rounded constant."""
     noise = mode.noise
     base, exponent = align(args, noise.rows)
+    if type(args[1]) is EnsembleTensor:
+        exponent = torch.where(torch.as_tensor(base) < 0, reach_integers(noise, exponent), exponent)
     t = func(base, exponent)
     error = noise.precision.error
     if not t.is_floating_point() or (type(args[1]) in (int, float) and args[1] in (0, 1)):

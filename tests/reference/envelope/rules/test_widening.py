@@ -37,3 +37,14 @@ def test_places_that_members_decided_on_stay_inside(members: int) -> None:
 
     expected = evaluate(reference, {"x": torch.tensor([2.0]) / 3}, CPU, members=members)["y"]
     assert {expected.value.item(), expected.spread.item()} <= {0.0, 19.0, 20.0}
+
+
+@pytest.mark.parametrize("members", [8, 20])
+def test_a_power_of_a_negative_number_is_undecided_where_rounding_makes_its_exponent_whole(members: int) -> None:
+    def reference(base: Tensor, exponent: Tensor) -> dict[str, Tensor]:
+        return {"y": base ** (exponent - 1)}
+
+    inputs = {"base": torch.tensor([-2.0, -2.0, 2.0]), "exponent": torch.tensor([1e-9, 0.25, 1e-9])}
+    expected = evaluate(reference, inputs, CPU, members=members)["y"]
+    assert expected.value.isnan().tolist() == [True, True, False]
+    assert expected.spread.isinf().tolist() == [True, False, False]
