@@ -4,6 +4,7 @@ import torch
 from _fla import flash, found, one_dtype
 from _scores import alone, near, scored, weighed
 from _states import RAGGED, B, H, K, N, T, V, gates, sequences
+from torch.nn.functional import pad
 
 from fuzz import option, size, tensor
 
@@ -102,7 +103,8 @@ def stick_reference(q, k, v, ragged, ends, scale, current):
         scores = scored(q, k, scale)
         seen = torch.ones_like(scores, dtype=torch.bool).tril(0 if current else -1)
         kept = torch.where(seen, -softplus(scores), 0.0)
-        after = kept.flip(-1).cumsum(-1).flip(-1) - kept
+        # Of those behind each key: a sum of all less its own would cancel.
+        after = pad(kept[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
         return weighed(torch.where(seen, (-softplus(-scores) + after).exp(), 0.0), v)
 
     return dict(y=alone(broken, ends if ragged else None, q, k, v))

@@ -139,6 +139,7 @@ def hyper_reference(x, f, before, after, mixing):
     after=tensor(TOKENS, STREAMS, dtypes=("float32",)),
     mixing=tensor(TOKENS, STREAMS, STREAMS, dtypes=("float32",)),
     timeout=120.0,
+    deterministic=SUMS,
     accumulate="inputs",
     reference=hyper_reference,
     differentiable=dict(y=tensor(TOKENS, D), z=tensor(TOKENS, STREAMS, D)),
