@@ -36,7 +36,11 @@ ELSEWHERE = {
 
 DEVICE, OLDER = "what another device, its shared memory or another Triton asks for", "the newest release has it"
 COMMON = "what operations share: other operations, and targets of its own, run the rest"
+SERVERS = "servers call the forward by itself for that, and no function that is documented does"
 UNREACHED = {
+    **dict.fromkeys(
+        ("*CONTINUOUS_BATCHING*", "*SPEC_DECODING*", "*INPLACE_FINAL*", "*inplace_final*", "*ssm_state*"), SERVERS
+    ),
     **dict.fromkeys(
         (
             "*check_shared_mem*",
@@ -51,6 +55,7 @@ UNREACHED = {
     ),
     **dict.fromkeys(("*USE_TMA*", "*IS_TMA*", "*is_compiling()*", "*_DEBUG_ASSERTS*"), DEVICE),
     "fla/utils/*:*": DEVICE + ", or what its decorators do for other operations",
+    "*mesa_net_h_kv_bwd_intra_*": "the one kernel for all of it needs the shared memory of another device",
     "fla/backends.py:*": "no implementation for another device or by another compiler is installed",
     **dict.fromkeys(("fla/ops/*/backends/*:*", "fla/modules/*/backends/*:*"), DEVICE),
     "fla/ops/utils/cache.py:*": "tuned configurations are kept where the environment asks for it",
@@ -63,6 +68,11 @@ UNREACHED = {
     "targets/fla/_*:*": OLDER + ", or another target calls it",
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""
+WIDE = dict.fromkeys(
+    ("*chunk_gla_fwd_A_kernel_intra_sub_intra_*", "*chunk_gla_fwd_intra_gk: `K <= 256`*"),
+    "fla_chunk_gla_wide has keys as wide",
+)  # fmt: skip
+"""What wide keys alone reach."""
 
 
 def flash(**declaration: Any) -> Callable[..., Any]:
@@ -70,7 +80,7 @@ def flash(**declaration: Any) -> Callable[..., Any]:
 
     What operations share is left to those that it is made for, but where a target says itself what is unreached.
     """
-    shared = {"fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/l2norm.py:*": COMMON}
+    shared = {"fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/l2norm.py:*": COMMON, **WIDE}
     unreached = {**UNREACHED, **declaration.pop("unreached", shared)}
     imports = ("fla.ops", "fla.modules")
     return target(**{"layout": "envelope", "imports": imports, "unreached": unreached, **declaration})

@@ -1,7 +1,7 @@
 """States of fla-core that are trained, solved for, or made of normalized keys. Interesting: chunks that are not full."""
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import COMMON, flash, found, one_dtype
 from _recurrences import begun, cumulative, delta, linear, scanned
 from _rows import Unit
 from _states import QKV, RAGGED, STATES, B, H, K, N, T, V, carried, gates, sequences, states
@@ -73,6 +73,10 @@ def ttt_reference(q, k, v, w, b, eta, state, shift, scale, keep, chunk, eps, fus
 TTT = dict(
     w=tensor(H, K), b=tensor(H, K), chunk=option(16, 32, 64), eps=option(1e-6, 1e-2), fused=option(False, True),
     scale=option(None, 0.5), keep=option(True, False), timeout=300.0, accumulate="inputs", dot="tf32",
+    unreached={
+        **dict.fromkeys(("fla/ops/utils/*:*", "fla/ops/common/*:*", "fla/modules/norm/*:*"), COMMON),
+        **dict.fromkeys(("*IS_VARLEN*", "*cu_seqlens is not None*"), "one target has sequences of one length, one of several"),
+    },
 )  # fmt: skip
 
 

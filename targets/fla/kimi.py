@@ -21,10 +21,7 @@ KDA = dict(
 )  # fmt: skip
 NARROW = {
     "fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/*:*": COMMON,
-    **dict.fromkeys(
-        ("*CONTINUOUS_BATCHING*", "*SPEC_DECODING*", "*INPLACE_FINAL*", "*inplace_final*", "*ssm_state*", "*BETA_HEADWISE*"),
-        "servers call the forward by itself for that, and no function that is documented does",
-    ),
+    "*BETA_HEADWISE*": "betas are documented to be one a head",
 }  # fmt: skip
 
 

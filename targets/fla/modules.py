@@ -5,8 +5,9 @@ from _fla import flash, found, one_dtype
 from _rows import Unit
 from torch.nn import functional
 
-from fuzz import by_option, indices, option, prefix_sums, size, tensor
+from fuzz import by_option, indices, option, prefix_sums, size, sizes, tensor
 
+ASKED = "no function for users asks for it"
 AGAIN = "a norm whose linear layer follows computes its output again, and has a target of its own"
 SAME = "the gradient of the sum is stored apart where its dtype is another, which one dtype of all is not"
 ELSEWHERE = "fla_residual_norm and fla_norm_linear add residuals and compute outputs again"
@@ -16,7 +17,7 @@ PLAIN = {
 }
 M, D, WIDTH = size("M", 1, 512), size("D", 1, 2048), size("WIDTH", 1, 256)
 B, T, H = size("B", 1, 4), size("T", 1, 200), size("H", 1, 4)
-ROWS = dict(y=tensor(M, D))
+ROWS, R = dict(y=tensor(M, D)), sizes("R", 0, 1, high=3)
 
 
 class Standard(torch.autograd.Function):
@@ -94,20 +95,26 @@ def fla_norm_gated(x, g, weight, bias, residual, eps, rms, activation, prenorm):
     return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
 
 
-def gated_linear_reference(x, g, weight, matrix, eps, rms):
-    return dict(y=Gate.apply(Standard.apply(x, eps, not rms) * weight, g, True) @ matrix.T)
+def gated_linear_reference(x, g, weight, bias, residual, matrix, offset, eps, rms, prenorm):
+    values = norm_gated_reference(x, g, weight, bias, residual, eps, rms, "swish", prenorm)
+    y = values["y"] @ matrix.T
+    return {**values, "y": y if offset is None else y + offset}
 
 
 @flash(
-    x=tensor(M, D), g=tensor(M, D), weight=tensor(D), matrix=tensor(WIDTH, D),
-    eps=option(1e-5, 1e-1), rms=option(True, False),
-    accumulate="inputs", reference=gated_linear_reference, differentiable=dict(y=tensor(M, WIDTH)),
+    x=tensor(M, D), g=tensor(M, D), weight=tensor(D), bias=tensor(D) | None, residual=tensor(M, D) | None,
+    matrix=tensor(WIDTH, D), offset=tensor(WIDTH) | None, eps=option(1e-5, 1e-1), rms=option(True, False),
+    prenorm=option(False, True), accumulate="inputs", reference=gated_linear_reference,
+    differentiable=dict(y=tensor(M, WIDTH), total=tensor(M, D)),
+    unreached={"*ACTIVATION*": "its gate is always swish", "*STORE_DRESIDUAL*": SAME, "*D > BD*": PLAIN["*D > BD*"]},
 )  # fmt: skip
-def fla_rms_norm_gated_linear(x, g, weight, matrix, eps, rms):
+def fla_rms_norm_gated_linear(x, g, weight, bias, residual, matrix, offset, eps, rms, prenorm):
     """A norm, a gate and a linear layer, whose backward computes the gated norm again."""
-    one_dtype(x, g, weight, matrix)
+    one_dtype(x, g, weight, bias, residual, matrix, offset)
     name = "rms_norm_swish_gate_linear" if rms else "layer_norm_swish_gate_linear"
-    return dict(y=found(f"modules.norm.fused_norm_gate:{name}")(x, g, weight, None, matrix, None, eps=eps))
+    function = found(f"modules.norm.fused_norm_gate:{name}")
+    value = function(x, g, weight, bias, matrix, offset, residual=residual, eps=eps, prenorm=prenorm)
+    return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
 
 
 def l2_norm_reference(x):
@@ -158,11 +165,12 @@ def swiglu_reference(x, y):
 
 
 @flash(
-    x=tensor(M, D),
-    y=tensor(M, D),
+    x=tensor(R, M, D),
+    y=tensor(R, M, D),
     accumulate="inputs",
     reference=swiglu_reference,
-    differentiable=dict(z=tensor(M, D)),
+    differentiable=dict(z=tensor(R, M, D)),
+    unreached=dict.fromkeys(("*HAS_WEIGHT*", "*`use_weight`*", "*alloc_output*"), "fla_glu_linear has weights"),
 )
 def fla_swiglu(x, y):
     """Swish of one times the other."""
@@ -269,7 +277,8 @@ def fla_more_activations(x, kind):
 
 
 @flash(
-    x=tensor(M, D), temperature=option(2.0, 16.0, 0.5), accumulate="inputs", differentiable=ROWS,
+    x=tensor(R, M, D), temperature=option(2.0, 16.0, 0.5), accumulate="inputs",
+    differentiable=dict(y=tensor(R, M, D)),
     reference=lambda x, temperature: dict(y=functional.logsigmoid(x) / temperature),
 )  # fmt: skip
 def fla_logsigmoid_tempered(x, temperature):
@@ -286,6 +295,10 @@ def glu_linear_reference(x, y, weight, bias, kind):
     x=tensor(M, WIDTH), y=tensor(M, WIDTH), weight=tensor(D, WIDTH), bias=tensor(D) | None,
     kind=option("swiglu", "sigmoidglu"), accumulate="inputs", reference=glu_linear_reference,
     differentiable=dict(z=tensor(M, D)),
+    unreached={
+        "*prepare_input*": "fla_swiglu has other ranks",
+        **dict.fromkeys(("*HAS_WEIGHT*", "*use_weight*", "*_fwdbwd: line*", "*alloc_output*"), "fla_swiglu has no weights"),
+    },
 )  # fmt: skip
 def fla_glu_linear(x, y, weight, bias, kind):
     """A gate and a linear layer, whose backward computes the gate again."""
@@ -368,6 +381,7 @@ def gated_group_reference(x, weight, bias, z, eps, rms, before):
     x=tensor(M, D), weight=tensor(D), bias=tensor(D) | None, z=tensor(M, D) | None, eps=option(1e-5, 1e-1),
     rms=option(False, True), before=option(True, False), accumulate="inputs", reference=gated_group_reference,
     differentiable=ROWS,
+    unreached=dict.fromkeys(("*RECOMPUTE_OUTPUT*", "*recompute_output*", "*`dz is*", "*`out is*", "*_size > BD*"), ASKED),
 )  # fmt: skip
 def fla_mamba_norm(x, weight, bias, z, eps, rms, before):
     """A norm with a gate before or after it."""

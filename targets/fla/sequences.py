@@ -150,6 +150,7 @@ QKV = dict(q=tensor(B, STEPS, H, K), k=tensor(B, STEPS, H, K), v=tensor(B, STEPS
 @flash(
     **QKV, gate=tensor(B, STEPS, H, K), chunked=option(False, True), timeout=120.0,
     accumulate="inputs", dot="tf32", reference=gla_reference, differentiable=dict(y=tensor(B, STEPS, H, V)),
+    unreached=dict.fromkeys(("fla/ops/*:*",), "fla_chunk_gla and fla_recurrent_gla draw all that this draws, and more"),
 )  # fmt: skip
 def fla_gated_linear_attention(q, k, v, gate, chunked):
     """Gated linear attention; the gates' logarithms are minus the magnitudes."""
