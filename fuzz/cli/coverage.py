@@ -40,8 +40,8 @@ def coverage(
     texts = find_targets(target)
     process_start = time.monotonic() - environment.process_age()
     reports: list[CoverageReport] = []
-    for text in texts:
-        begin = time.monotonic() if reports else process_start
+    for number, text in enumerate(texts):
+        begin = time.monotonic() if number else process_start
         report = examine(replace(options, target=text), begin)
         if report is None:
             if len(texts) > 1:

@@ -102,7 +102,7 @@ class Warped(torch.autograd.Function):
 @flash(
     x=tensor(M, W), weight=tensor(V, W), bias=tensor(V) | None, labels=LABELS, chunks=option(8, 1, 3),
     reduction=option("mean", "sum"), warp=option(False, True), in_float32=option(True, False), accumulate="inputs",
-    reference=linear_reference, differentiable=dict(loss=tensor()), **OPTIONS,
+    reference=linear_reference, unreached=ONE, differentiable=dict(loss=tensor()), **OPTIONS,
 )  # fmt: skip
 def fla_fused_linear_cross_entropy(x, weight, bias, labels, smoothing, scale, cap, chunks, reduction, warp, in_float32):
     """A linear layer and cross entropy, whose gradients are made in the forward."""

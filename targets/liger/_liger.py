@@ -32,6 +32,9 @@ UNREACHED = {
     **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*", "*leaves_as_before*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
+    **dict.fromkeys(
+        ("*_softmax_multi_block*", "*`n_cols <= BLOCK_SIZE`*"), "a block is as wide as its row, or the row is refused"
+    ),
     "*already_backward*": "the oracle `autograd` runs a second backward, which is not run here",
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""

@@ -86,7 +86,10 @@ def test_a_target_without_a_case_does_not_lose_the_others(
     path.write_text("".join(lines))
     real = collect.collect
 
+    begins: list[float] = []
+
     def collected(target: Target, *rest: Any) -> collect.Collected:
+        begins.append(rest[-1])
         return collect.Collected(Observations(), []) if target.name == "slow" else real(target, *rest)
 
     monkeypatch.setattr(collect, "collect", collected)
@@ -94,6 +97,7 @@ def test_a_target_without_a_case_does_not_lose_the_others(
         assert cli.exit_code(["coverage", str(path), "--cases", "2", *limit]) == code
         out, err = capsys.readouterr()
         assert out.startswith("quick") and "slow: the time ended before the first case" in err
+    assert begins[0] < begins[1], "each target has the whole time"
 
 
 def test_a_folder_has_one_line_for_each_of_its_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
