@@ -7,9 +7,9 @@ no target is loaded here, so that one that cannot be loaded costs its own jobs o
 from __future__ import annotations
 
 import ast
+import fnmatch
 import math
 from collections.abc import Container, Iterator, Sequence
-from fnmatch import fnmatchcase
 from glob import glob
 from itertools import product
 from pathlib import Path
@@ -60,7 +60,8 @@ def select_targets(patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         wildcard = pattern.removeprefix("!")
         is_path = wildcard.endswith(".py") or ".py:" in wildcard
-        names = _targets_in_files(wildcard) if is_path else [one for one in shipped if _fits_pattern(one, wildcard)]
+        fitting = [name for name in shipped if fnmatch.filter((name, name.replace("/", "_")), wildcard)]
+        names = _targets_in_files(wildcard) if is_path else fitting
         if not names:
             raise UsageError(f"targets: no target fits {wildcard!r}; fuzz list tells all")
         kept = selected | dict.fromkeys(names)
@@ -68,10 +69,6 @@ def select_targets(patterns: Sequence[str]) -> list[str]:
     if not selected:
         raise UsageError("targets: the patterns leave no target")
     return list(selected)
-
-
-def _fits_pattern(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name.replace("/", "_"), pattern)
 
 
 def _shipped_targets() -> Iterator[str]:
@@ -89,9 +86,7 @@ def _targets_in_files(pattern: str) -> list[str]:
     files = sorted(Path(path) for path in glob(file, recursive=True))
     # A name that is given in full may be a target by a decorator of the file's own.
     whole = name if name.isidentifier() else ""
-    return [
-        f"{path}:{target}" for path in files for target in declared_targets(path, whole) if fnmatchcase(target, name)
-    ]
+    return [f"{path}:{target}" for path in files for target in fnmatch.filter(declared_targets(path, whole), name)]
 
 
 def declared_targets(path: Path, prefix: str = "") -> list[str]:

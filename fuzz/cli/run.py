@@ -80,20 +80,15 @@ def run(
         if done[-1][1].interrupted:
             break
     if ci_files:
-        write_ci_files(ci_files, f"fuzz run {target}", done, only_new=only_new)
+        items = [item for loaded, result in done for item in run_items(result, loaded, only_new=only_new)]
+        examined = Counter[str]()
+        for _, result in done:
+            examined.update(result.statistics.oracles)
+        ci_files.write(f"fuzz run {target}", items, sum(result.seconds for _, result in done), examined=examined)
     if json:
         runs = [run_json(result, profile) for _, result in done]
         put_json(runs[0] if len(runs) == 1 else {"version": VERSION, "runs": runs})
     return int(any(result.fails(only_new=only_new) for _, result in done))
-
-
-def write_ci_files(ci_files: CiFiles, name: str, done: list[tuple[Target, Result]], *, only_new: bool) -> None:
-    """Writes the findings of all runs into one file of each kind."""
-    examined: Counter[str] = Counter()
-    for _, result in done:
-        examined.update(result.statistics.oracles)
-    items = [item for target, result in done for item in run_items(result, target, only_new=only_new)]
-    ci_files.write(name, items, sum(result.seconds for _, result in done), examined=examined)
 
 
 def fuzz(options: RunOptions, notification: str, given: Path | None, process_start: float) -> tuple[Target, Result]:
