@@ -115,7 +115,8 @@ def resize(call: Call, dims: Mapping[str, int]) -> Call:
     """
     for name, value in call.tensors.items():
         if isinstance(value.values, Exact):
-            call = call.with_argument(name, replace(value, values=_resize_exact(value, call.dims, dims)))
+            values = _fit(value.bits(call.dims), value.stored_shape(dims), value.dtype)
+            call = call.with_argument(name, replace(value, values=values))
         elif isinstance(value.values, Patched):
             size = math.prod(value.stored_shape(dims))
             kept = tuple(one for one in value.values.overrides if one[0] < size)
@@ -123,18 +124,17 @@ def resize(call: Call, dims: Mapping[str, int]) -> Call:
     return replace(call, dims=dims)
 
 
-def _resize_exact(value: Argument, old: Mapping[str, int], new: Mapping[str, int]) -> Exact:
+def _fit(bits: np.ndarray, shape: tuple[int, ...], dtype: str) -> Exact:
     """The leading part of the values where every dim shrank, else all of them repeated to the new number."""
-    bits, shape = value.bits(old), value.stored_shape(new)
     kept = bits[tuple(slice(0, size) for size in shape)]
     if kept.shape == shape:
-        return exact(kept, named_dtype(value.dtype))
+        return exact(kept, named_dtype(dtype))
     flat = kept.reshape(-1).tolist() or [0]
-    return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), value.dtype)
+    return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), dtype)
 
 
 def keep_slices(call: Call, dim: str, kept: np.ndarray) -> Call:
-    """The call with these slices of a dim alone; a dim that enters a shape's expression keeps its leading part."""
+    """The call with these slices of a dim alone; where it enters a shape, the leading part stays, or all repeats."""
     dims = {**call.dims, dim: len(kept)}
     for name, value in call.tensors.items():
         if value.uses(dim):
@@ -142,8 +142,8 @@ def keep_slices(call: Call, dim: str, kept: np.ndarray) -> Call:
             for axis, text in enumerate(value.shape):
                 if text == dim and axis not in value.layout.expand:
                     bits = np.take(bits, kept, axis)
-            cut = bits[tuple(slice(0, size) for size in value.stored_shape(dims))]
-            call = call.with_argument(name, replace(value, values=exact(cut, named_dtype(value.dtype))))
+            values = _fit(bits, value.stored_shape(dims), value.dtype)
+            call = call.with_argument(name, replace(value, values=values))
     return replace(call, dims=dims)
 
 

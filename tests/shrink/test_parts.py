@@ -70,6 +70,18 @@ def test_parts_get_other_lengths_by_repeated_rows(ragged: Target) -> None:
     assert resize_parts(case, ragged, found, (300, 1, 2)) is case
 
 
+def test_what_has_the_rows_in_its_shape_grows_with_them() -> None:
+    declare = target(x=tensor(T), later=tensor(T + S), ends=prefix_sums(S + 1, total=T), dims=(S,))
+    grown = declare(lambda x, later, ends: {"y": x})
+    case = make_case((2, 3))
+    later = Argument(("(T + S)",), "float32", exact(np.arange(5, dtype=np.uint32), FLOAT32))
+    case = case.with_call(0, case.last.with_argument("later", later))
+    (found,) = find_ragged(case, grown)
+    longer = resize_parts(case, grown, found, (4, 3))
+    assert longer.last.dims == {"T": 7, "S": 2}
+    assert longer.last.tensors["later"].bits(longer.last.dims).tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3]
+
+
 def test_nothing_is_ragged_without_prefix_sums() -> None:
     gelu = load("gelu_bw")
     x = Argument(("N",), "float32", recipe("normal", 1), Layout())
