@@ -16,7 +16,7 @@ from fuzz.model.dtypes import Bits, Doubles, DType, from_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
-from fuzz.oracles.comparison.expected import STAGES, stage_options
+from fuzz.oracles.comparison.expected import STAGES, STAGES_OF_MANY, stage_options
 from fuzz.reference.envelope import Precision, merge_members
 from fuzz.sweep.correct_rounding import Inputs
 from fuzz.sweep.kernel import SweptKernel
@@ -142,18 +142,18 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
     symptoms = torch.zeros(len(indices), dtype=torch.int64, device=indices.device)
     ratios = torch.zeros(len(indices), dtype=torch.float64, device=indices.device)
     left, known = torch.arange(len(indices), device=indices.device), None
-    for stage in range(len(STAGES)):
+    for stage in STAGES_OF_MANY:
         if not len(left):
             break
         inputs = {name: values[indices[left]] for name, values in compared.inputs.items()}
-        found = kernel.rounding.expected(inputs, **stage_options(stage, stage - 1 if known else None))
-        known = merge_members({"": known} if known else {}, {"": found})[""]
+        found = kernel.rounding.expected(inputs, **stage_options(stage, known[0] if known else None))
+        found = merge_members({"": known[1]} if known else {}, {"": found})[""]
         output = compared.output[indices[left]]
-        result = compare_elements(output, known, kernel.rounding.precision, kernel.target.contract)
+        result = compare_elements(output, found, kernel.rounding.precision, kernel.target.contract)
         symptoms[left], ratios[left] = result.symptom.long(), result.ratio
         # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
         keep = (result.symptom > 0) & ((result.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
-        left, known = left[keep], select_expected(known, keep)
+        left, known = left[keep], (stage, select_expected(found, keep))
     wrong = symptoms > 0
     return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
 

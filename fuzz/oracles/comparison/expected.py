@@ -35,6 +35,8 @@ STAGES = (2, 4, 8, 11, 20, 80)
 """Members of the envelope, stage by stage. Each evaluates those that ones before it did not: see `stage_options`."""
 FEW_STEPS = 1
 """The last stage without perturbed inputs, whose members are few."""
+STAGES_OF_MANY = tuple(stage for stage in range(len(STAGES)) if stage != FEW_STEPS)
+"""Stages of screening and sweeps: what many replicas take are additions, of which one stage more makes more."""
 SMALL = 1 << 12
 """A call of fewer elements that is examined alone begins with `FEW_STEPS`: its time are calls, not additions."""
 BEFORE_THOROUGH = 2

@@ -12,8 +12,7 @@ from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
-    FEW_STEPS,
-    STAGES,
+    STAGES_OF_MANY,
     ExpectedOutputs,
     check_shapes,
     evaluate_stacked_reference,
@@ -26,9 +25,6 @@ from fuzz.reference.envelope import Divergence
 
 SUSPECTS = 1
 """Replicas of a plan whose suspect reference is checked by exact values: it is the same reference for all of them."""
-
-SCREENED = tuple(stage for stage in range(len(STAGES) - 1) if stage != FEW_STEPS)
-"""Stages of screening: what many replicas take are additions, of which one stage more makes more."""
 
 TOGETHER = 2
 """Replicas of a plan that are examined alone because elements may be wrong together: all run the same steps."""
@@ -53,7 +49,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
     cleared: list[Examination] = []
     known: tuple[int, ExpectedOutputs] | None = None
     suspects, together = 0, set[int]()
-    for stage in SCREENED:
+    for stage in STAGES_OF_MANY[:-1]:
         outputs = stack_outputs(pending, index)
         if not outputs:
             break
