@@ -3,7 +3,58 @@
 What a state takes in is a product of matrices, as it is in kernels that go through sequences in chunks.
 """
 
+from dataclasses import dataclass
+
 import torch
+
+CHUNK = 64
+"""Places of a chunk, where no option says how many."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A state (B, H, K, V) before a chunk, and the keys and values that the chunk has written into it since.
+
+    Kernels that go through sequences in chunks of `size` places never add up what a chunk writes before its end: what
+    is read there are products with keys, times values. So what later places erase cancels in one sum, whose terms are
+    as large as the state was. With a size of 0 each value is added as it is written.
+    """
+
+    start: torch.Tensor
+    size: int = 0
+    keys: torch.Tensor | None = None
+    values: torch.Tensor | None = None
+
+    def forget(self, of_keys, of_values):
+        """The state times factors of keys, (B, H, K) or (B, H, 1), and of values, where there are any."""
+        start, keys, values = self.start, self.keys, self.values
+        if of_keys is not None:
+            start = start * of_keys.unsqueeze(-1)
+            keys = keys if keys is None else keys * of_keys.unsqueeze(-2)
+        if of_values is not None:
+            start = start * of_values.unsqueeze(-2)
+            values = values if values is None else values * of_values.unsqueeze(-2)
+        return State(start, self.size, keys, values)
+
+    def read(self, key):
+        """What a key finds."""
+        key = key.unsqueeze(-2)
+        found = key @ self.start
+        if self.keys is not None:
+            found = found + (key @ self.keys.transpose(-1, -2)) @ self.values
+        return found.squeeze(-2)
+
+    def write(self, key, value):
+        """The state with a key's value, and with all of its chunk where that has ended."""
+        keys, values = key.unsqueeze(-2), value.unsqueeze(-2)
+        if self.keys is not None:
+            keys, values = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
+        written = State(self.start, self.size, keys, values)
+        return written if keys.shape[-2] < self.size else State(written.added_up(), self.size)
+
+    def added_up(self):
+        """The state as one tensor."""
+        return self.start if self.keys is None else self.start + self.keys.transpose(-1, -2) @ self.values
 
 
 def scanned(step, state, ends, reverse, *inputs):
@@ -24,6 +75,7 @@ def scanned(step, state, ends, reverse, *inputs):
     for place in reversed(places) if reverse else places:
         output, state = step(state, *(x[:, place] for x in inputs))
         outputs.append(output)
+    state = state.added_up() if isinstance(state, State) else state
     if not outputs:
         return inputs[0], state
     return torch.stack(outputs[::-1] if reverse else outputs, 1), state
@@ -160,10 +212,11 @@ def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, rever
     return dict(y=y, final=Final.apply(final, found, found_of_values)) if keep else dict(y=y)
 
 
-def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, read=None, early=False):
+def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, read=None, early=False, chunk=0):
     """The delta rule: the state takes in what v lacks of what `read`, or k, finds there; queries are of fewer heads.
 
     The state forgets by exp(gate) before it is read, or with `early` afterwards; and by exp(values), without a gradient.
+    `chunk` is the number of places that a kernel goes through at once, as `State` has it.
     """
     groups = v.shape[2] // q.shape[2]
     q, k = (part.repeat_interleave(groups, 2) for part in (q, k))
@@ -177,14 +230,13 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, 
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
     def step(state, v, q, k, read, beta, *forgets):
-        kept, forgets = state, list(forgets)
-        if gate is not None:
-            kept = kept * forgets.pop(0).exp().unsqueeze(-1)
-        if values is not None:
-            kept = kept * forgets.pop(0).exp().unsqueeze(-2)
-        value = beta * (v - (read.unsqueeze(-2) @ (state if early else kept)).squeeze(-2))
-        state = kept + k.unsqueeze(-1) @ value.unsqueeze(-2)
-        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+        state = state if isinstance(state, State) else State(state, chunk)
+        factors = [forget.exp() for forget in forgets]
+        of_keys = factors.pop(0) if gate is not None else None
+        kept = state.forget(of_keys, *factors or [None])
+        value = beta * (v - (state if early else kept).read(read))
+        state = kept.write(k, value)
+        return state.read(q) * factor, state
 
     given = [part for part in (gate, values) if part is not None]
     y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, read, beta, *given)

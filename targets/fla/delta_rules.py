@@ -1,7 +1,9 @@
 """Delta rules of fla-core: recurrent and chunked forms. Interesting: more heads of values than of keys, empty sequences."""
 
+from functools import partial
+
 from _fla import documents, flash, one_dtype, takes
-from _recurrences import delta, low_rank
+from _recurrences import CHUNK, delta, low_rank
 from _rows import Unit
 from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
 
@@ -46,7 +48,7 @@ def fla_recurrent_delta_rule(q, k, v, beta, normed, **given):
 
 @flash(
     **QKV, beta=sequences(H), normed=NORMED, chunk=option(64, 16, 32), dtypes=("bfloat16", "float16"), dot="tf32",
-    reference=lambda chunk, **given: delta_reference(**given), **STATES,
+    reference=delta_reference, **STATES,
 )  # fmt: skip
 def fla_chunk_delta_rule(q, k, v, beta, normed, chunk, **given):
     """The delta rule in chunks, of half precision alone."""
@@ -117,7 +119,7 @@ def fla_recurrent_gated_delta_rule(
 
 @flash(
     **GROUPED, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS), normed=NORMED, v_first=option(False, True),
-    chunk=option(64, 16, 32), dot="tf32", reference=lambda chunk, **given: gated_reference(**given), **GROUPED_STATES,
+    chunk=option(64, 16, 32), dot="tf32", reference=gated_reference, **GROUPED_STATES,
 )  # fmt: skip
 def fla_chunk_gated_delta_rule(q, k, v, gate, beta, normed, chunk, **given):
     """The gated delta rule in chunks."""
@@ -156,7 +158,7 @@ def fla_recurrent_comba(**given):
 
 @flash(
     **GROUPED, p=sequences(H, K) | None, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS) | None, normed=NORMED,
-    dot="tf32", reference=comba_reference, **GROUPED_STATES,
+    dot="tf32", reference=partial(comba_reference, chunk=CHUNK), **GROUPED_STATES,
 )  # fmt: skip
 def fla_chunk_comba(**given):
     """The delta rule with a key of its own to read by, in chunks."""

@@ -1,8 +1,10 @@
 """States of fla-core that are trained, solved for, or made of normalized keys. Interesting: chunks that are not full."""
 
+from functools import partial
+
 import torch
 from _fla import COMMON, flash, found, one_dtype
-from _recurrences import begun, cumulative, delta, linear, scanned
+from _recurrences import CHUNK, begun, cumulative, delta, linear, scanned
 from _rows import Unit
 from _states import QKV, RAGGED, STATES, B, H, K, N, T, V, carried, gates, sequences, states
 
@@ -286,7 +288,7 @@ def fla_recurrent_gdn2(**given):
     return erased("ops.gdn2:fused_recurrent_gdn2", **given)
 
 
-@flash(**ERASING, **STATES, dot="tf32")
+@flash(**{**ERASING, "reference": partial(erasing_reference, chunk=CHUNK)}, **STATES, dot="tf32")
 def fla_chunk_gdn2(**given):
     """The delta rule with gates of what is erased and written, in chunks."""
     return erased("ops.gdn2:chunk_gdn2", **given)
@@ -307,7 +309,7 @@ def product_reference(q, k, v, gate, beta, normed, ragged, ends, **given):
         between = torch.stack([gates(gate), *[torch.zeros_like(gate)] * (STEPS - 1)], 2).flatten(1, 2)
     read = torch.stack([*[torch.zeros_like(q)] * (STEPS - 1), q], 2).flatten(1, 2)
     ends = ends * STEPS if ragged else None
-    outputs = delta(read, k, v, unit(beta), gate=between, ends=ends, **given)
+    outputs = delta(read, k, v, unit(beta), gate=between, ends=ends, chunk=CHUNK, **given)
     return {**outputs, "y": outputs["y"][:, STEPS - 1 :: STEPS]}
 
 

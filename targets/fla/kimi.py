@@ -86,7 +86,7 @@ def fla_recurrent_kda(**given):
 
 def chunk_kda_reference(size, kept, raw, gate, log, shift, **given):
     gate, log, shift = mild(raw, gate, log, shift)
-    return kda_reference(raw=raw, gate=gate, log=log, shift=shift, **given)
+    return kda_reference(raw=raw, gate=gate, log=log, shift=shift, chunk=size, **given)
 
 
 @flash(

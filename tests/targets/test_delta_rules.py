@@ -1,0 +1,74 @@
+"""The delta rule's reference in chunks, where an honest kernel errs as one that goes place by place does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.oracles.comparison.elements import compare_elements
+from fuzz.reference.envelope import evaluate, make_precision
+
+FOLDER = Path(__file__).parents[2] / "targets" / "fla"
+PLACES = 12
+
+
+@pytest.fixture(name="delta")
+def import_delta(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.delitem(sys.modules, "_recurrences", raising=False)
+    import _recurrences
+
+    monkeypatch.delitem(sys.modules, "_recurrences")
+    return _recurrences.delta
+
+
+def sequence(heads: int, keys: int, values: int) -> dict[str, Any]:
+    torch.manual_seed(3)
+    shapes = {"q": (heads, keys), "k": (heads, keys), "v": (2 * heads, values), "gate": (2 * heads, keys)}
+    given: dict[str, Any] = {name: torch.randn(1, PLACES, *shape).double() for name, shape in shapes.items()}
+    beta, initial = torch.rand(1, PLACES, 2 * heads).double(), torch.randn(1, 2 * heads, keys, values).double()
+    return {**given, "gate": -given["gate"].abs(), "beta": beta, "initial": initial}
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("ends", [None, torch.tensor([0, 5, 5, PLACES])])
+def test_chunks_give_what_single_places_give(delta: Any, ends: torch.Tensor | None, early: bool) -> None:
+    given = sequence(heads=2, keys=3, values=4)
+    given |= dict(ends=ends, scale=None, keep=True, early=early)
+    if ends is not None:
+        given["initial"] = given["initial"].expand(3, -1, -1, -1)
+    single = delta(**given)
+    for chunk in (1, 4, 64):
+        for name, found in delta(**given, chunk=chunk).items():
+            torch.testing.assert_close(found, single[name], msg=f"{name} in chunks of {chunk}")
+
+
+def erase_in_one_chunk(k: torch.Tensor, beta: torch.Tensor, initial: torch.Tensor) -> torch.Tensor:
+    """The final state of keys without values as kernels compute it: one inverse, and one sum that cancels."""
+    scaled = beta.unsqueeze(-1) * k
+    inverse = torch.linalg.inv(torch.eye(PLACES, dtype=k.dtype) + (scaled @ k.T).tril(-1))
+    return initial - k.T @ ((inverse @ scaled) @ initial)
+
+
+def test_what_a_chunk_erases_may_be_off_by_roundings_of_what_was_there(delta: Any) -> None:
+    k, beta = torch.ones(PLACES, 1), torch.full((PLACES,), 0.75)
+    initial = torch.tensor([[8.0, -3.0, 5.3]])
+    output = erase_in_one_chunk(k, beta, initial)
+    precision = make_precision("libm")
+
+    def wrong(chunk: int) -> bool:
+        def reference(k: torch.Tensor, beta: torch.Tensor, initial: torch.Tensor) -> dict[str, torch.Tensor]:
+            key, values = k[None, :, None], torch.zeros(1, PLACES, 1, 3)
+            given = dict(initial=initial[None, None], ends=None, scale=None, keep=True, chunk=chunk)
+            found = delta(key, key, values, beta[None, :, None], **given)
+            return dict(final=found["final"][0, 0])
+
+        expected = evaluate(reference, dict(k=k, beta=beta, initial=initial), precision, members=20)["final"]
+        return compare_elements(output, expected, precision).wrong
+
+    assert wrong(chunk=0)
+    assert not wrong(chunk=64)
