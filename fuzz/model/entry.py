@@ -43,8 +43,9 @@ class Entry:
 
     @property
     def severity(self) -> str | None:
-        """The finding's severity; None where it is not graded."""
-        return self.grade.severity if self.grade else None
+        """The finding's severity; None where it is not graded. A wrong reference is low without a grade as well."""
+        blames_reference = self.finding is not None and self.finding.blames_reference(self.provenance.adjudication)
+        return self.grade.severity if self.grade else "low" if blames_reference else None
 
     @property
     def typical_entry(self) -> Entry | None:

@@ -25,6 +25,8 @@ PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
 ENCLOSURE, INTERVALS = "enclosure", "intervals"
 """Proofs of a verdict: balls of many digits around the exact value, or intervals in float64."""
+REFERENCE = "reference"
+"""The symptom of a reference that is wrong, which the oracle, or the verdict on any other symptom, says."""
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated", "pending")
 
 
@@ -125,6 +127,10 @@ class Finding:
     def as_parity(self) -> Finding:
         """The same finding as one of parity, where another backend does not show it: the two differ."""
         return replace(self, oracle=PARITY.name, symptom="value", message=PARITY_PREFIX + self.message)
+
+    def blames_reference(self, verdict: Verdict) -> bool:
+        """Whether exact values say that the reference is wrong and the kernel right: to the oracle, or the verdict."""
+        return REFERENCE in (self.symptom, verdict.name)
 
     @property
     def symptom_class(self) -> str:

@@ -83,6 +83,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "output": finding.output,
         "symptom": finding.symptom,
         **severity_json(bug.grade),
+        "severity": entry.severity,
         "message": finding.message,
         "also": list(entry.also),
         "seen": "known" if bug.known else "new",

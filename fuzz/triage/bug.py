@@ -15,8 +15,6 @@ from fuzz.model.rate import Rate
 from fuzz.model.severity import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.triage.triggers import Trigger, all_hold
 
-REFERENCE = "reference"
-"""The symptom of a reference that is wrong, which the oracle, or the verdict on any other symptom, says."""
 NONFINITE = "nonfinite"
 """The symptom of NaN and infinities."""
 VALUE = "value"
@@ -129,6 +127,16 @@ class Bug:
         """Whether kernel and reference differ by no more than either may, so that this is no finding."""
         return self.least.verdict.name == "undecided"
 
+    @property
+    def blames_reference(self) -> bool:
+        """Whether exact values say that the reference is wrong where it disagrees, and the kernel right."""
+        return self.finding.blames_reference(self.least.verdict)
+
+    @property
+    def severity(self) -> str | None:
+        """The severity, as its entry has it; None where it is not graded."""
+        return self.to_entry().severity
+
     def to_entry(self, *, planted: str = "", **run: Any) -> Entry:
         """The corpus entry of the least case; `run` are fields of Provenance, such as where it was seen."""
         provenance = replace(self.least.provenance, **{"rate": self.rate, "cut_off": self.unfinished, **run})
@@ -142,7 +150,7 @@ class Bug:
 
     def counts(self, threshold: str) -> bool:
         """Whether it is a finding of this severity or above that nobody has accepted."""
-        return not self.accepted and is_at_least(self.grade.severity if self.grade else None, threshold)
+        return not self.accepted and is_at_least(self.severity, threshold)
 
     def is_smaller_than(self, other: Bug, defaults: Mapping[str, object]) -> bool:
         """Whether this bug's least case is smaller than another's."""
@@ -258,5 +266,4 @@ def group_by_cause(bugs: Sequence[Bug]) -> list[tuple[Bug, list[Bug]]]:
 
 
 def _importance(bug: Bug) -> tuple[int, int]:
-    severity = bug.grade.severity if bug.grade else UNGRADED
-    return -SEVERITIES.index(severity), bug.origin.index
+    return -SEVERITIES.index(bug.severity or UNGRADED), bug.origin.index

@@ -29,3 +29,17 @@ def near(places, window, device):
     place = torch.arange(places, device=device)
     apart = place.unsqueeze(1) - place.unsqueeze(0)
     return (apart >= 0) & (apart < (window or places))
+
+
+class LogSigmoid(torch.autograd.Function):
+    """The logarithm of the logistic function, whose gradient autograd would add up of parts that cancel."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(max=0) - (-x.abs()).exp().log1p()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (-x).sigmoid()

@@ -2,7 +2,7 @@
 
 import torch
 from _fla import flash, found, one_dtype
-from _scores import alone, near, scored, weighed
+from _scores import LogSigmoid, alone, near, scored, weighed
 from _states import RAGGED, B, H, K, N, T, V, gates, sequences
 from torch.nn.functional import pad
 
@@ -93,19 +93,14 @@ def fla_rebased(q, k, v, scaled, normed):
     return dict(y=function(q, k, v, use_scale=scaled, use_normalize=normed))
 
 
-def softplus(x):
-    """The logarithm of 1 + exp(x), whose gradient is 1/2 at 0, too."""
-    return (x + x.abs()) * 0.5 + (-x.abs()).exp().log1p()
-
-
 def stick_reference(q, k, v, ragged, ends, scale, current):
     def broken(q, k, v):
         scores = scored(q, k, scale)
         seen = torch.ones_like(scores, dtype=torch.bool).tril(0 if current else -1)
-        kept = torch.where(seen, -softplus(scores), 0.0)
+        kept = torch.where(seen, LogSigmoid.apply(-scores), 0.0)
         # Of those behind each key: a sum of all less its own would cancel.
         after = pad(kept[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
-        return weighed(torch.where(seen, (-softplus(-scores) + after).exp(), 0.0), v)
+        return weighed(torch.where(seen, (LogSigmoid.apply(scores) + after).exp(), 0.0), v)
 
     return dict(y=alone(broken, ends if ragged else None, q, k, v))
 

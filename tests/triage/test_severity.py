@@ -363,3 +363,14 @@ def test_a_dtype_that_the_author_lists_is_promised() -> None:
 def test_what_does_not_compile_otherwise_is_high(refuses: Callable[[Case], bool], said: str) -> None:
     grade = uncompiled(refuses, said, "float16")
     assert grade and grade.severity == "high"
+
+
+@pytest.mark.parametrize("symptom, verdict", [("reference", "pending"), ("value", "reference")])
+def test_a_wrong_reference_is_low_whatever_shows_it_and_without_a_grade(symptom: str, verdict: str) -> None:
+    fake = FakeTriage(made(), where(lambda case: True, symptom=symptom), verdict=Verdict(verdict))
+    bug = make_bug(case_of(), "y", finding=wrong(symptom))
+    bug.least = replace(bug.least, verdict=Verdict(verdict))
+    assert bug.severity == "low" and not bug.counts("medium")
+    grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
+    assert bug.grade and (bug.grade.severity, bug.grade.input_class) == ("low", "ordinary")
+    assert "the kernel right" in bug.grade.reason

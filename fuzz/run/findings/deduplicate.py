@@ -17,11 +17,11 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding, Pattern, Subject
+from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
 from fuzz.triage.between import cases_between
-from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
+from fuzz.triage.bug import NONFINITE, Bug, Example, Sighting
 from fuzz.triage.error_jump import JUMP, ErrorJump
 from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs

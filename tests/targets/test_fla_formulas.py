@@ -1,7 +1,9 @@
-"""The delta rule's reference in chunks, where an honest kernel errs as one that goes place by place does not."""
+"""Formulas of fla-core's references: the delta rule in chunks, and a gradient that autograd would lose."""
 
 from __future__ import annotations
 
+import importlib
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ FOLDER = Path(__file__).parents[2] / "targets" / "fla"
 PLACES = 12
 
 
+def import_formulas(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
+    monkeypatch.delitem(sys.modules, name)
+    return module
+
+
 @pytest.fixture(name="delta")
 def import_delta(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.delitem(sys.modules, "_recurrences", raising=False)
-    import _recurrences
-
-    monkeypatch.delitem(sys.modules, "_recurrences")
-    return _recurrences.delta
+    return import_formulas("_recurrences", monkeypatch).delta
 
 
 def sequence(heads: int, keys: int, values: int) -> dict[str, Any]:
@@ -72,3 +77,14 @@ def test_what_a_chunk_erases_may_be_off_by_roundings_of_what_was_there(delta: An
 
     assert wrong(chunk=0)
     assert not wrong(chunk=64)
+
+
+def test_the_gradient_of_a_large_logit_keeps_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    formula = import_formulas("_scores", monkeypatch).LogSigmoid.apply
+    x = torch.tensor([-700.0, -50.0, 0.0, 50.0, 700.0], dtype=torch.float64, requires_grad=True)
+    y = formula(x)
+    y.sum().backward()
+    near, far = math.exp(-50.0), math.exp(-700.0)
+    torch.testing.assert_close(y.tolist(), [-700.0, -50.0, -math.log(2), -near, -far], rtol=1e-12, atol=0)
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad.tolist(), [1.0, 1.0, 0.5, near, far], rtol=1e-12, atol=0)
