@@ -1,10 +1,11 @@
 """Good kernels by other hands, fuzzed until each had so many cases: what is found is a real error or a false alarm.
 
 python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes N] [--backend NAME] [--jobs N]
-                            [--engine NAME] [--write FILE]
+                            [--engine NAME] [--order N] [--write FILE]
 
 Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
-runs first, and first of all those whose last run had no time to confirm what disagreed. Jobs divide the processors.
+runs first, and first of all those whose last run had no time to confirm what disagreed. The order of the others is
+drawn. Jobs divide the processors.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--engine", default="auto", help="random gives plans of more replicas on a GPU")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--order", type=int, default=0, help="the seed of the order of targets with equally many runs")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")
     parser.add_argument("--write", type=Path, help="the document whose tables are written")
     asked = parser.parse_args()
@@ -128,7 +130,7 @@ def main() -> None:
     if {"torch", "flag_gems"} & set(sets) and not (OPERATIONS / "done").is_file():
         command = [sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS), f"--jobs={asked.jobs}"]
         subprocess.run(command, check=True, cwd=ROOT)
-    shares = Shares(asked.cases, asked.seconds, end)
+    shares = Shares(asked.cases, asked.seconds, end, asked.order)
     for name in sets:
         shares.add(name, targets_of(name), kept(asked.backend, name))
     with ThreadPoolExecutor(asked.jobs) as pool:

@@ -1,4 +1,8 @@
-"""Shares time among targets: who has had the fewest runs is next, as long as it lacks cases."""
+"""Shares time among targets: who has had the fewest runs is next, as long as it lacks cases.
+
+Targets of a set with equally many runs come in an order that is drawn, and sets take turns, so that a run that ends
+early is a sample of each set.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 LEAST = 8.0
@@ -20,11 +25,13 @@ MOST_EMPTY = 2
 
 @dataclass
 class Share:
-    """What a target has had so far. Of its last runs `waits` counts those that left disagreements which nobody
-    confirmed and found nothing, and `empty` those that had no case."""
+    """What a target has had so far, and its place in the drawn order of its set, its turn. Of its last runs `waits`
+    counts those that left disagreements which nobody confirmed and found nothing, and `empty` those that had no case.
+    """
 
     set: str
     target: str
+    turn: int = 0
     runs: int = 0
     cases: int = 0
     waits: int = 0
@@ -49,17 +56,19 @@ class Share:
 class Shares:
     """The targets of several sets, each of which needs `cases` cases, in runs of at most `seconds`, until `end`.
 
-    `end` is a time of time.monotonic. Threads may take and give back at the same time.
+    `end` is a time of time.monotonic, and `order` seeds the order of targets. Threads may take and give back at
+    the same time.
     """
 
-    def __init__(self, cases: int, seconds: float, end: float) -> None:
-        self.cases, self.seconds, self.end = cases, seconds, end
+    def __init__(self, cases: int, seconds: float, end: float, order: int = 0) -> None:
+        self.cases, self.seconds, self.end, self.order = cases, seconds, end, order
         self._shares: list[Share] = []
         self._lock = threading.Lock()
 
     def add(self, name: str, targets: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> None:
         """Adds the targets of a set, with the runs that each has had."""
-        added = {target: Share(name, target) for target in targets}
+        drawn = Random(f"{self.order} {name}").sample(targets, len(targets))
+        added = {target: Share(name, target, turn) for turn, target in enumerate(drawn)}
         for run in runs:
             if run["target"] in added:
                 added[run["target"]].add(run)
@@ -74,7 +83,7 @@ class Shares:
             free = [share for share in self._shares if not share.busy and self._lacks(share)]
             if not free or self.seconds_left() < LEAST:
                 return None
-            share = min(free, key=lambda share: (not share.is_urgent, share.runs))
+            share = min(free, key=lambda share: (not share.is_urgent, share.runs, share.turn))
             share.busy = True
             return share
 
