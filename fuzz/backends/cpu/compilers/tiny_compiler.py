@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from struct import Struct
 
 from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE, read_c
 from fuzz.backends.cpu.compilers.needed_text import needed_text
@@ -30,6 +31,10 @@ IN_MEMORY, OBJECT_FILE = 1, 3
 COMPILE = b"-w -nostdlib -Werror=implicit-function-declaration"
 LINK = b"-w -nostdlib -xb"
 """The last option of libtcc says that files are objects, whatever their names."""
+SECTION_TABLE, SECTION, SYMBOL = Struct("<40xQ12xH"), Struct("<4xI16xQQII16x"), Struct("<I2xH16x")
+"""Of an object file: where its table of sections stands and how long it is; of a section its kind, place, size, the
+section of its names and the first symbol that is not local; of a symbol its name and its section."""
+SYMBOL_TABLE, UNDEFINED = 2, 0
 ErrorCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 messages: list[str] = []
 """What libtcc has to say of the text that it compiles."""
@@ -129,14 +134,24 @@ def link_object(data: bytes, name: str) -> MachineCode:
     """Links an object file that `compile_object` made: of another one, the library may end the process."""
     with lock, memory_file(data) as (_, path):
         code = MachineCode(name, LINK, IN_MEMORY)
-        addresses = c_library()
-        # All names of symbols stand behind that of the text.
-        for symbol in addresses.keys() & set(data.rpartition(b"\0<string>\0")[2].split(b"\0")):
+        addresses, needed = c_library(), undefined_symbols(data)
+        for symbol in needed & addresses.keys():
             code.tcc.tcc_add_symbol(code.state, symbol, ctypes.c_void_p(addresses[symbol]))
         code.check(code.tcc.tcc_add_file(code.state, path))
-        code.check(code.tcc.tcc_add_file(code.state, os.fsencode(found_folder() / "tcc" / "libtcc1.a")))
+        if needed - addresses.keys():
+            code.check(code.tcc.tcc_add_file(code.state, os.fsencode(found_folder() / "tcc" / "libtcc1.a")))
         code.check(code.tcc.tcc_relocate(code.state))
         return code
+
+
+def undefined_symbols(data: bytes) -> set[bytes]:
+    """The names that an object file uses and does not define."""
+    start, count = SECTION_TABLE.unpack_from(data)
+    sections = [SECTION.unpack_from(data, start + number * SECTION.size) for number in range(count)]
+    kind, offset, size, names, first = next(section for section in sections if section[0] == SYMBOL_TABLE)
+    symbols = SYMBOL.iter_unpack(data[offset + first * SYMBOL.size : offset + size])
+    starts = [sections[names][1] + name for name, section in symbols if section == UNDEFINED]
+    return {data[start : data.index(b"\0", start)] for start in starts}
 
 
 @contextmanager

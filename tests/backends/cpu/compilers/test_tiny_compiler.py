@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE
 from fuzz.backends.cpu.compilers import tiny_compiler
-from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
+from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process, compile_object, undefined_symbols
 from fuzz.backends.cpu.errors import CompilerFailed
 
 INT64 = [0, 1, -1, 2, -2, 3037000500, -3037000500, 1 << 31, -(1 << 32), (1 << 62) + 1, (1 << 63) - 1, -(1 << 63)]
@@ -75,3 +75,18 @@ def test_every_function_of_the_prelude_is_known():
     """Each is compiled only where it is used."""
     for name in ("count", "leading_i64", "e8m0_value", "nv_norm3d", "nv_frcp_ru", "nv_cyl_bessel", "cut_f8E5M2"):
         assert function(f"void *f(void) {{ return {name}; }}", ctypes.c_void_p)()
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("x + 1", set()),
+        ("sqrt(x) + sin(x)", {b"sqrt", b"sin"}),
+        ("(double)(unsigned long)x", {b"__fixunsdfdi", b"__floatundidf"}),
+        ("(double)(unsigned long)sqrt(x)", {b"sqrt", b"__fixunsdfdi", b"__floatundidf"}),
+    ],
+)
+def test_an_object_is_linked_with_what_it_leaves_undefined(body, names):
+    text = f"double f(double x) {{ return {body}; }}"
+    assert undefined_symbols(compile_object(text, "f")) == names
+    assert function(text, ctypes.c_double, ctypes.c_double)(2.0) > 0
