@@ -1,5 +1,6 @@
 """Triton's compilation with one context for many kernels, and files without a folder for each."""
 
+import ast
 import importlib.util
 import inspect
 import os
@@ -8,10 +9,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import jit
 from triton.runtime.cache import FileCacheManager
 
+from fuzz.backends import cpu
 from fuzz.backends.triton_host import cheap_compilation
-from fuzz.backends.triton_host.cheap_compilation import MOST_KERNELS, Inspect, SharedContext, put
+from fuzz.backends.triton_host.cheap_compilation import MOST_KERNELS, Inspect, SharedContext, parsed, put
+
+FACTOR = tl.constexpr(3)
 
 
 def test_a_context_is_for_one_thread_and_so_many_kernels() -> None:
@@ -76,3 +84,69 @@ def test_a_file_that_has_changed_gives_its_new_lines(tmp_path: Path) -> None:
         module = module_of(path, f"def f():\n    {body}\n")
         os.utime(path, ns=(0, len(body)))
         assert cheap.getsourcelines(module.f) == ([f"{line}\n" for line in f"def f():\n    {body}".split("\n")], 1)
+
+
+def test_the_code_of_a_function_keeps_the_lines_that_it_was_made_of(tmp_path: Path) -> None:
+    cheap, path = Inspect(), tmp_path / "functions.py"
+    first, second = (module_of(path, f"def f(x{kind}):\n    return x\n").f for kind in ("", ": int"))
+    assert first.__code__ == second.__code__
+    assert cheap.getsourcelines(second)[0][0] == "def f(x: int):\n"
+    path.write_text("def f(x: float):\n    return x\n", encoding="utf-8")
+    assert cheap.getsourcelines(second)[0][0] == "def f(x: int):\n"
+    assert cheap.getsourcelines(first)[0][0] == "def f(x: float):\n"
+
+
+@triton.jit
+def scaled(x, by: tl.constexpr = 2):
+    return x * by * FACTOR
+
+
+@triton.jit
+def uses_much(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total, count = tl.load(x + at, mask=at < n, other=0.0), 0
+    for _ in range(2):
+        total += scaled(total) if BLOCK > 1 else scaled(tl.abs(total), by=FACTOR)
+        count += 1
+    FACTOR_OF_ITS_OWN: tl.constexpr = FACTOR + 1
+    tl.store(out + at, tl.math.exp(total) * FACTOR_OF_ITS_OWN + count, mask=at < n)
+
+
+def hashed(function: object, finder: type) -> tuple[str, dict[tuple[str, int], object]]:
+    """The hash that a search for dependencies ends with, and the global variables that it saw."""
+    assert isinstance(function, triton.JITFunction)
+    search = finder(name=function._fn_name, globals=function.__globals__, nonlocals={"n": 1}, src=function.src)
+    search.visit(function.parse())
+    return search.ret, search.used_global_vals
+
+
+@pytest.mark.parametrize("function", [scaled, uses_much, tl.standard.softmax, tl.standard.sort, tl.random.philox_impl])
+def test_a_function_has_the_hash_that_triton_gives_it(function: object) -> None:
+    """Also the second time, and where what it uses has changed since."""
+    for _ in range(2):
+        with cpu.active():
+            ours = hashed(function, cheap_compilation.DependenciesFinder)
+        assert ours == hashed(function, jit.DependenciesFinder)
+
+
+def test_a_function_made_again_has_another_hash_where_what_it_closes_over_has_changed() -> None:
+    def make(factor: object) -> triton.JITFunction:
+        @triton.jit
+        def kernel(out):
+            tl.store(out, factor)
+
+        return kernel
+
+    with cpu.active():
+        two, again, three = (make(tl.constexpr(factor)).cache_key for factor in (2, 2, 3))
+    assert two == again != three
+    unpatched = make(tl.constexpr(3))
+    assert unpatched.cache_key == three
+
+
+def test_triton_changes_no_tree_that_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    with cpu.active():
+        uses_much.warmup(torch.float32, torch.float32, 8, BLOCK=16, grid=(1,))
+    for function in (uses_much, scaled):
+        assert ast.dump(parsed(function._src)) == ast.dump(ast.parse(function._src))
