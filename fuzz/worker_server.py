@@ -33,4 +33,5 @@ def importing() -> Iterator[None]:
 
 
 with importing():
-    import_module("fuzz.oracles.execution.preload")
+    for name in ("fuzz.oracles.execution.preload", "fuzz.worker.child.supervisor", "fuzz.worker.child.target_server"):
+        import_module(name)

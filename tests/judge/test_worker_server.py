@@ -43,7 +43,8 @@ def test_the_server_imports_what_a_judgement_needs(
 
 
 def test_a_process_has_it_before_it_loads_the_problem(tmp_path: Path) -> None:
-    source = "import sys\n\nassert {'torch._dynamo', 'torch.utils.benchmark'} <= sys.modules.keys()\n" + RELU
+    names = {"torch._dynamo", "torch.utils.benchmark", "fuzz.judge.processes.solution_worker"}
+    source = f"import sys\n\nassert {names} <= sys.modules.keys()\n" + RELU
     config = ProblemConfig("kernelbench", write(tmp_path, "problem", source), "cpu", 1 << 19, 60.0)
     problem = ProblemProcess.start(config, 4 << 30, Deadline())
     try:
