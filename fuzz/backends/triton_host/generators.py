@@ -69,6 +69,15 @@ def manual_seed_all(seed: int) -> None:
         real_manual_seed_all(seed)
 
 
+def seed_generators(seed: int) -> None:
+    """Seeds the generators of the processor and of GPUs, as `torch.manual_seed` does.
+
+    That keeps the stack of each call as well, for every kind of accelerator that nothing has used.
+    """
+    torch.default_generator.manual_seed(seed)
+    torch.cuda.manual_seed_all(seed)
+
+
 def get_rng_state(device: Any = "cuda") -> torch.Tensor:
     """`torch.compile` saves and restores it."""
     return real_get_rng_state(device) if real_is_available() else GENERATOR.get_state()

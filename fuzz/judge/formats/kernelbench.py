@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.triton_host.generators import seed_generators
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
 from fuzz.judge.formats.free_dims import find_constants, rewrite_constants
@@ -41,7 +42,7 @@ class Instance:
             before = torch.get_default_dtype()
             torch.set_default_dtype(dtype)
             try:
-                torch.manual_seed(0)
+                seed_generators(0)
                 self.models[key] = self.names["Model"](*self.init_inputs()).to(dtype)
             finally:
                 torch.set_default_dtype(before)
@@ -112,9 +113,9 @@ class KernelBenchProblem(Problem):
 
     def make(self, dims: Mapping[str, int], seed: int) -> tuple[Tensors, Tensors]:
         instance = self.instance(dims)
-        torch.manual_seed(seed)
+        seed_generators(seed)
         arguments = self._fill(instance)
-        torch.manual_seed(seed)
+        seed_generators(seed)
         model = instance.names["Model"](*instance.init_inputs())
         buffers = dict(model.named_buffers())
         state = {**dict(model.named_parameters()), **buffers}

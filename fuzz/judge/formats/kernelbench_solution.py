@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from fuzz.backends.triton_host.generators import seed_generators
 from fuzz.judge.formats.solution import Solution, load_module
 from fuzz.judge.formats.weights import FILLS, Weight, describe_renamed, match_weights
 from fuzz.judge.problem.description import Setting, Unsupported
@@ -29,7 +30,7 @@ class KernelBenchSolution(Solution):
         """Module -> name of a weight -> address and version of the value that it has."""
 
     def build(self, setting: Setting) -> Callable[..., Any]:
-        torch.manual_seed(0)
+        seed_generators(0)
         module: Callable[..., Any] = self.model(*setting.construct)
         return module
 

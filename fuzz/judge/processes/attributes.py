@@ -37,7 +37,7 @@ class AttributeSnapshot:
     """What the attributes of all watched modules and classes were when it was made."""
 
     def __init__(self) -> None:
-        self.owners = [Owner(value, name, dict(vars(value))) for name, value in find_owners().items()]
+        self.owners = [Owner(value, name, vars(value).copy()) for name, value in find_owners().items()]
 
     def find_replaced(self) -> Iterator[str]:
         """The names of functions, classes, methods and properties that are others by now, or hide an inherited one.
