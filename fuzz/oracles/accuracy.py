@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.execute import run
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.memory import DTYPE_NAMES, read_words
 from fuzz.errors import TargetError, Unadjudicated, UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case
@@ -23,7 +23,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.base import CaseOracle, name_promise
 from fuzz.oracles.comparison.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
-from fuzz.oracles.comparison.bits import MAX_ELEMENTS, compare_bits, make_element
+from fuzz.oracles.comparison.bits import MAX_ELEMENTS, compare_bits, make_element, spell_word
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.elements import (
     SYMPTOMS,
@@ -215,9 +215,11 @@ def make_finding(
     wrong = {name: one for name, one in compared.items() if one.wrong}
     symptom = min((one.first_symptom for one in wrong.values()), key=SYMPTOMS.index)
     by_symptom = sorted(wrong.items(), key=lambda item: SYMPTOMS.index(item[1].first_symptom))
-    elements = [
-        element for name, one in by_symptom for element in worst_elements(name, outputs[name], expected[name], one)
-    ]
+    elements: list[Element] = []
+    for name, one in by_symptom:
+        if len(elements) == MAX_ELEMENTS:
+            break
+        elements += worst_elements(name, outputs[name], expected[name], one, MAX_ELEMENTS - len(elements))
     count = sum(int((one.symptom > 0).sum()) for one in wrong.values())
     total = sum(one.symptom.numel() for one in wrong.values())
     first = elements[0]
@@ -228,7 +230,7 @@ def make_finding(
         tuple(wrong),
         symptom,
         message,
-        tuple(elements[:MAX_ELEMENTS]),
+        tuple(elements),
         call,
         ratio=max(one.worst for one in wrong.values()),
         disagreeing=count,
@@ -260,20 +262,23 @@ def describe_due(want: str, dtype: torch.dtype) -> str:
     return f"{want}, which is {make_element('', (), rounded, want).got} in {DTYPE_NAMES[dtype]}"
 
 
-def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[Element]:
-    """The elements of one output that are furthest beyond their bounds."""
-    ratio = torch.where(compared.symptom > 0, compared.ratio, -1.0).reshape(-1)
-    kind = named_dtype(DTYPE_NAMES[output.dtype])
-    found = []
-    for place in ratio.topk(min(MAX_ELEMENTS, int((compared.symptom > 0).sum()))).indices.tolist():
-        # torch's own unravel_index imports sympy, half a second of every clean worker.
-        index = tuple(int(i) for i in np.unravel_index(place, tuple(output.shape)))
-        want = expected.value[index]
-        if not output.is_floating_point():
-            found.append(make_element(name, index, output, str(want.item())))
-            continue
-        error = (output[index].double().to(want.device) - want).abs()
-        ulps = float(error / (2 * half_ulp(want.abs(), kind)))
-        bound = float(compared.bound[index])
-        found.append(make_element(name, index, output, repr(float(want)), bound=f"{bound:.3g}", ulps=f"{ulps:.3g}"))
-    return found
+def worst_elements(
+    name: str, output: torch.Tensor, expected: Expected, compared: ElementComparison, most: int
+) -> list[Element]:
+    """At most so many elements of one output, those furthest beyond their bounds."""
+    wrong = compared.symptom > 0
+    ratio = torch.where(wrong, compared.ratio, -1.0).reshape(-1)
+    places = ratio.topk(min(most, int(wrong.sum()))).indices.cpu()
+    got, want = output.reshape(-1)[places], expected.value.reshape(-1)[places]
+    # torch's own unravel_index imports sympy, half a second of every clean worker.
+    indices = [tuple(int(i) for i in np.unravel_index(place, tuple(output.shape))) for place in places.tolist()]
+    spelled = [(name, index, int(word), output.dtype) for index, word in zip(indices, read_words(got), strict=True)]
+    if not output.is_floating_point():
+        return [spell_word(*one, str(due)) for one, due in zip(spelled, want.tolist(), strict=True)]
+    error = (got.double().to(want.device) - want).abs()
+    ulps = error / (2 * half_ulp(want.abs(), named_dtype(DTYPE_NAMES[output.dtype])))
+    numbers = zip(want.tolist(), compared.bound.reshape(-1)[places].tolist(), ulps.tolist(), strict=True)
+    return [
+        spell_word(*one, repr(float(due)), bound=f"{bound:.3g}", ulps=f"{ulp:.3g}")
+        for one, (due, bound, ulp) in zip(spelled, numbers, strict=True)
+    ]

@@ -23,8 +23,12 @@ Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
 def make_element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
     """One element of a tensor, spelled for people."""
-    kind = named_dtype(DTYPE_NAMES[got.dtype])
-    word = int(read_words(got[index].reshape(1))[0])
+    return spell_word(output, index, int(read_words(got[index].reshape(1))[0]), got.dtype, want, **more)
+
+
+def spell_word(output: str, index: tuple[int, ...], word: int, dtype: torch.dtype, want: str, **more: Any) -> Element:
+    """The element with these bits, spelled for people."""
+    kind = named_dtype(DTYPE_NAMES[dtype])
     return Element(output, index, decimal(word, kind), hex_bits(word, kind), want, **more)
 
 
