@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from fuzz.judge import stage_limits
+from fuzz.judge import findings, stage_limits
 from fuzz.judge.checks import many_calls
+from fuzz.shrink.shrinker import Budget
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,4 +28,12 @@ def enough_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FIRST_CASES_SECONDS", "STAGE_SECONDS", "FINDING_SECONDS"):
             patch.setattr(stage_limits, name, 1e6)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_steps() -> Iterator[None]:
+    """What is found is shrunk and graded by a number of executions, not for seconds; tests of triage go to the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "Budget", partial(Budget, executions=100))
         yield

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from fuzz.errors import UsageError
-from fuzz.judge import findings
 from fuzz.judge.formats.ops import OpsProblem, OpsSolution, WrongForm
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.ops import samples
@@ -93,10 +92,7 @@ def judgements(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]
     path = write(tmp_path_factory.mktemp("ops"), "module", MODULE)
     start_worker_server()
     options = JudgeOptions(path, path, "ops", "cpu", seconds=0.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(findings, "SHRINK_SECONDS", 1.0)
-        patch.setattr(findings, "GRADE_SECONDS", 1.0)
-        return {one.problem: one for one in judge_operations(options, lambda text: None, most=(1, 1))}
+    return {one.problem: one for one in judge_operations(options, lambda text: None, most=(1, 1))}
 
 
 def test_a_right_operation_is_right(judgements: dict[str, Judgement]) -> None:
