@@ -49,7 +49,7 @@ def refuses(x):
 
 @target(**ONE)
 def segfaults(x):
-    if x.numel() > 8:
+    if x.numel() > 100:
         os.kill(os.getpid(), signal.SIGSEGV)
     return dict(y=x * 2)
 '''
