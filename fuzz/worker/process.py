@@ -132,11 +132,15 @@ class Worker:
                 return self._launch(context, channel, activity)
             except (EOFError, ConnectionError):
                 time.sleep(pause)
-            except FileNotFoundError:
-                restore_server_folder()
+            except (FileNotFoundError, NotADirectoryError):
                 kill_server()
                 time.sleep(pause)
-        return self._launch(context, channel, activity)
+                # Last, as kernels of other workers may delete it meanwhile.
+                restore_server_folder()
+        try:
+            return self._launch(context, channel, activity)
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError("no worker can start: kernels delete the folder of temporary files each time") from None
 
     def _give_up_server(self) -> None:
         assert self.server is not None

@@ -112,9 +112,10 @@ def _memory_limit_files() -> list[Path]:
 def restore_server_folder() -> None:
     """Makes the folder again in which the server's socket is, and which the end of this program removes.
 
-    A kernel may have deleted it with all other temporary files.
+    A kernel may have deleted it with all other temporary files, and may keep it from being made.
     """
-    os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
+    with suppress(OSError):
+        os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
 
 
 def kill_server() -> None:
