@@ -43,7 +43,7 @@ def report(
     path = Path(what)
     covered = read_coverage_file(coverage) if coverage else None
     if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":
-        title = "" if path.is_file() else f"Findings in {path}"
+        title = "" if os.path.isfile(path) else f"Findings in {path}"
         content = ReportContent(title, tuple(corpus.entry_files([path])))
     else:
         require_service_packages()
