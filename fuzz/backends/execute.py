@@ -21,6 +21,7 @@ from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target.spec import Launcher, Target
+from fuzz.text import clean_text
 from fuzz.worker.profile import measured
 
 Words = Mapping[str, np.ndarray]
@@ -83,7 +84,7 @@ def run(
     except InputsDoNotFit as error:
         return error.outcome
     except Exception as error:
-        outcome = _failure_outcome(error, backend)
+        outcome = _inspect_failure(error, backend)
         if backend.is_fatal(error):
             raise FatalError(outcome) from error
         return outcome
@@ -162,10 +163,21 @@ def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
         returned = type(outputs).__name__
         raise TargetError(f"target {target.name!r}: the launcher returns {returned}, not a dict of tensors")
     for name, value in outputs.items():
+        if not isinstance(name, str):
+            raise TargetError(f"target {target.name!r}: an output's name is {type(name).__name__}, not str")
         if not isinstance(value, torch.Tensor) or value.dtype not in DTYPE_NAMES:
             kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
             raise TargetError(f"target {target.name!r}: output {name!r} is {kind}, not a tensor of a known dtype")
     return outputs
+
+
+def _inspect_failure(error: Exception, backend: Backend) -> Outcome:
+    try:
+        return _failure_outcome(error, backend)
+    except UsageError:
+        raise
+    except Exception as failure:
+        return Raised(clean_text(f"{type(error).__name__}, which cannot be examined: {type(failure).__name__}"))
 
 
 def _failure_outcome(error: Exception, backend: Backend) -> Outcome:

@@ -15,9 +15,10 @@ STARTING = -1
 NUMBER, SINCE, PID, STATUS, FAULT, FORKS = range(6)
 """The cells of an activity; those of the profile follow them."""
 PROFILE_START = 6
-OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED = 1, 2, 3
+OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED, INTERPRETER_CHANGED = 1, 2, 3, 4
 """Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
-something else than requests; its code failed after a kernel had changed the limits of its resources."""
+something else than requests; its code failed after a kernel had changed the limits of its resources, or what names
+mean in its interpreter."""
 
 
 def _make_cells() -> MutableSequence[float]:

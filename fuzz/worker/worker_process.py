@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.model.outcome import Died, Hung, NotRun, Outcome, OutOfMemory
-from fuzz.worker.activity import CHANNEL_LOST, LIMITS_LOWERED, OWN_FAULT, STARTING, Activity
+from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, STARTING, Activity
 from fuzz.worker.channel import Channel
 from fuzz.worker.system import oom_kills, resident, resume_if_stopped, total_memory
 
@@ -26,6 +26,7 @@ GARBLED = Died("bytes that its kernel wrote into its channel")
 CHANNEL_FAULTS = {
     CHANNEL_LOST: "a channel that its kernel closed or read from",
     LIMITS_LOWERED: "limits of resources that its kernel lowered",
+    INTERPRETER_CHANGED: "changes that its kernel made to the interpreter",
 }
 """What a worker died of that ended by itself because of what a kernel had done to its process."""
 

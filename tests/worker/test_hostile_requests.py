@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import resource
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,12 +23,14 @@ from crashes import crash_outcome
 from processes import has_ended
 
 from benchmarks.reliability.hostile import sockets
+from fuzz.errors import UsageError
 from fuzz.model.outcome import Died, Hung, NotRun, OutOfMemory
 from fuzz.worker import process, worker_process
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.system import resident
 
 MARK = "FUZZ_TEST_MARK"
+CLOCK = {"monotonic": time.monotonic}
 
 
 def make_handler(config: Any) -> Callable[[Any], object]:
@@ -104,6 +109,34 @@ def lower_limit_and_fail(_: object) -> None:
         raise AssertionError("the limit does not hold")
 
 
+def forbid(*_: object) -> None:
+    raise RuntimeError("forbidden")
+
+
+def change_interpreter_and_fail(change: Callable[[], object]) -> Callable[[Any], object]:
+    def act(_: object) -> object:
+        change()
+        raise AssertionError("where this is examined, names mean something else")
+
+    return act
+
+
+def replace_builtins() -> None:
+    for name in ("isinstance", "len", "open", "print"):
+        setattr(builtins, name, None)
+
+
+def forget_modules() -> None:
+    sys.modules.clear()
+    sys.meta_path.clear()
+
+
+def replace_method() -> None:
+    import torch
+
+    torch.Tensor.double = forbid  # type: ignore[assignment, method-assign]
+
+
 ACTIONS: dict[str, Callable[[Any], object]] = {
     "pid": lambda _: os.getpid(),
     "parent": lambda _: os.getppid(),
@@ -127,6 +160,10 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "change state": change_state,
     "state": state,
     "lower limit": lower_limit_and_fail,
+    "replace builtins": change_interpreter_and_fail(replace_builtins),
+    "forget modules": change_interpreter_and_fail(forget_modules),
+    "forbid all": change_interpreter_and_fail(lambda: sys.addaudithook(forbid)),
+    "replace a method": change_interpreter_and_fail(replace_method),
 }
 
 
@@ -262,6 +299,39 @@ def test_a_server_whose_socket_a_kernel_deleted_is_replaced(worker: Worker) -> N
         assert other.call(("echo", 1)) == 1 and server_pid() != server
 
 
+def test_a_server_whose_folder_is_deleted_while_it_is_replaced_is_replaced_again(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kernels of other workers do it that run meanwhile."""
+    worker.call("pid")
+    folder = Path(get_temp_dir())
+    shutil.rmtree(folder)
+
+    def sleep_and_delete(seconds: float) -> None:
+        time.sleep(seconds)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    monkeypatch.setattr(process, "time", SimpleNamespace(sleep=sleep_and_delete, **CLOCK))
+    with worker.clone() as other:
+        assert other.call(("echo", 1)) == 1
+
+
+def test_a_folder_of_temporary_files_that_cannot_be_made_again_is_one_clear_line(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.call("pid")
+    folder = Path(get_temp_dir())
+    shutil.rmtree(folder)
+    folder.touch()
+    monkeypatch.setattr(process, "time", SimpleNamespace(sleep=lambda _: None, **CLOCK))
+    try:
+        with worker.clone() as other, pytest.raises(UsageError, match="kernels delete the folder of temporary files"):
+            other.call(("echo", 1))
+    finally:
+        folder.unlink()
+        folder.mkdir(mode=0o700)
+
+
 def test_a_kernel_leaves_folder_variables_signals_and_limits_as_they_were(worker: Worker, tmp_path: Path) -> None:
     before = worker.call("state")
     pid = worker.call("pid")
@@ -273,6 +343,12 @@ def test_a_kernel_leaves_folder_variables_signals_and_limits_as_they_were(worker
 
 def test_a_failure_under_limits_that_a_kernel_lowered_is_the_kernels(worker: Worker) -> None:
     assert crash_outcome(worker, "lower limit") == Died("limits of resources that its kernel lowered")
+    assert worker.call(("echo", 1)) == 1
+
+
+@pytest.mark.parametrize("action", ["replace builtins", "forget modules", "forbid all", "replace a method"])
+def test_a_failure_after_a_kernel_changed_the_interpreter_is_the_kernels(worker: Worker, action: str) -> None:
+    assert crash_outcome(worker, action) == Died("changes that its kernel made to the interpreter")
     assert worker.call(("echo", 1)) == 1
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import resource
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal
 LIMITS = (
     resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
 )  # fmt: skip
+
+OWN_MODULES = sys.stdlib_module_names | {"fuzz"}
+"""The packages whose modules stay what they are. Others put new ones in the place of theirs."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +34,34 @@ UNCHANGED = Changes()
 
 @dataclass(frozen=True)
 class ProcessState:
-    """A process's folder, variables, signal handlers and limits of resources."""
+    """A process's folder, variables, signal handlers and limits of resources, and what its interpreter's names mean."""
 
     folder: str
     variables: Mapping[Any, Any]
     handlers: tuple[Any, ...]
     limits: tuple[tuple[int, int], ...]
+    namespaces: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def capture(cls) -> ProcessState:
         """The state of this process."""
-        return cls(_folder(), dict(_variables()), _handlers(), _limits())
+        return cls(_folder(), dict(_variables()), _handlers(), _limits(), tuple(_namespaces()))
+
+    @property
+    def is_interpreter_changed(self) -> bool:
+        """Whether a kernel has replaced what code of this process relies on, or forbids by an audit hook what it does.
+
+        It takes milliseconds: it is asked where that code has failed. It may fail of the changes itself.
+        """
+        try:
+            sys.audit("fuzz.interpreter")
+            return any(
+                now.get(name) is not value
+                for now, before in zip(_namespaces(), self.namespaces, strict=True)
+                for name, value in before.items()
+            )
+        except Exception:
+            return True
 
     def restore(self) -> Changes:
         """Restores what is not as it was, in the main thread. A limit that was lowered for good stays lowered."""
@@ -71,6 +93,16 @@ def _folder() -> str:
 def _variables() -> Any:
     # What os.environ wraps, where it can be had: copying and decoding it takes as long as a whole request.
     return getattr(os.environ, "_data", os.environ)
+
+
+def _namespaces() -> Iterator[Mapping[str, Any]]:
+    """What names mean that code of a worker relies on."""
+    yield dict(vars(builtins))
+    yield {name: module for name, module in sys.modules.items() if name.partition(".")[0] in OWN_MODULES}
+    # A process that has not imported torch runs no kernel.
+    if torch := sys.modules.get("torch"):
+        yield {name: value for name, value in vars(torch).items() if callable(value)}
+        yield {name: value for kind in reversed(torch.Tensor.__mro__) for name, value in vars(kind).items()}
 
 
 def _handlers() -> tuple[Any, ...]:

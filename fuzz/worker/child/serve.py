@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
 from fuzz.errors import UsageError, one_line
-from fuzz.worker.activity import CHANNEL_LOST, LIMITS_LOWERED, OWN_FAULT, PROFILE_START, Activity
+from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, PROFILE_START, Activity
 from fuzz.worker.channel import (
     Channel,
     ChannelClosed,
@@ -110,11 +110,22 @@ def _answer_requests(channel: Channel, activity: Activity, handler: str, config:
     if isinstance(handle, HandlerFailure):
         channel.send(handle)
         return
-    own = activity.pid
-    base, trimmed = resident(own), 0.0
     activity.end()
     channel.send(HandlerReady())
     state = ProcessState.capture()
+    try:
+        _answer_each(channel, activity, handle, state)
+    except (ChannelClosed, GarbledError):
+        raise
+    except Exception:
+        if not state.is_interpreter_changed:
+            raise
+        activity.fault = INTERPRETER_CHANGED
+
+
+def _answer_each(channel: Channel, activity: Activity, handle: Callable[[Any], Any], state: ProcessState) -> None:
+    own = activity.pid
+    base, trimmed = resident(own), 0.0
     while True:
         with PROFILE.measure("waiting"):
             request = channel.receive()
@@ -127,10 +138,17 @@ def _answer_requests(channel: Channel, activity: Activity, handler: str, config:
         if isinstance(message, HandlerFailure) and changes.limits:
             activity.fault = LIMITS_LOWERED
             return
+        if isinstance(message, HandlerFailure) and not message.usage and state.is_interpreter_changed:
+            activity.fault = INTERPRETER_CHANGED
+            return
         if isinstance(message, HandlerResponse) and not (changes.restored or isinstance(message.body, LastResponse)):
             message = HandlerResponse(message.number, LastResponse(message.body))
         activity.end()
-        if not _send(channel, message) or isinstance(message, HandlerFailure) or isinstance(message.body, LastResponse):
+        if (
+            not _send(channel, message, state)
+            or isinstance(message, HandlerFailure)
+            or isinstance(message.body, LastResponse)
+        ):
             return
         if time.monotonic() > trimmed + TRIM_SECONDS:
             base, trimmed = _trim_heap(base), time.monotonic()
@@ -159,13 +177,15 @@ def _failure(error: Exception) -> HandlerFailure:
     return HandlerFailure(traceback.format_exc(), usage=False)
 
 
-def _send(channel: Channel, message: HandlerResponse | HandlerFailure) -> bool:
+def _send(channel: Channel, message: HandlerResponse | HandlerFailure, state: ProcessState) -> bool:
     """Sends a message; where it cannot be pickled, that failure instead. Whether it was sent."""
     try:
         channel.send(message)
     except ChannelClosed:
         raise
     except Exception as error:
+        if state.is_interpreter_changed:
+            raise
         channel.send(_failure(error))
         return False
     return True
