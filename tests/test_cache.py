@@ -1,6 +1,8 @@
 """The folder that keeps what later runs need: where it is, and that it does not grow beyond its bound."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -62,6 +64,15 @@ def test_no_other_folder_is_pruned(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     kept = fill(cache_folder() / "triton" / "KEY" / "kernel.c", 3_000_000, 9)
     prune_cache()
     assert kept.exists() and tmp_path in kept.parents
+
+
+def test_a_bound_that_is_no_number_is_refused_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz", "list"], env={**os.environ, "FUZZ_CACHE": "/dev/null", "FUZZ_CACHE_MB": "nan"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "fuzz: FUZZ_CACHE_MB=nan: give a whole number of megabytes, such as 2048\n"
 
 
 def test_a_bound_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

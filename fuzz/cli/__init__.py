@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -33,7 +34,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             thread.join()
     restore_server_folder()
     atexit._run_exitfuncs()
-    prune_cache()
+    # What is wrong with its settings was said at the beginning.
+    with suppress(FuzzError):
+        prune_cache()
     end_process(code)
 
 

@@ -143,6 +143,7 @@ def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> 
 RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
     (lambda x: x, "returns Tensor, not a dict"),
     (lambda x: {}, "returns dict, not a dict of tensors"),
+    (lambda x: {1: x, None: x}, "an output's name is int, not str"),
     (lambda x: {"y": 1.0}, "output 'y' is float"),
     (lambda x: {"y": x + 1j}, "output 'y' is torch.complex64"),
 ]
@@ -246,6 +247,16 @@ def test_a_differentiated_argument_may_be_written(launcher: Any) -> None:
     results = gradients(lambda given: {"y": launcher(*make_writable(given, ("x",)).values())}, tensors, cotangents)
     assert [results[name].unique().tolist() for name in ("dx", "dweight")] == [[5.0], [4.0]]
     assert tensors["x"].unique().tolist() == [10.0] and tensors["x"]._version
+
+
+class Unexaminable(Exception):
+    __class__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+
+def test_an_error_that_cannot_be_examined_is_the_launchers() -> None:
+    outcome = executed(raising(Unexaminable()))
+    assert isinstance(outcome, Raised)
+    assert outcome.message == "Unexaminable, which cannot be examined: ZeroDivisionError"
 
 
 class Unprintable(Exception):

@@ -57,6 +57,7 @@ def test_the_good_target_runs(write: Callable[[str], Path]) -> None:
 
 
 ARGUMENTS = [
+    (("report", "--no-plots", "x" * 300 + "/x"), ("cannot read",)),
     (("run", "nonsense"), ("unknown target 'nonsense'", "gelu_bw, layer_norm, layernorm_bw")),
     (("run", "../gelu_bw"), ("target file ../gelu_bw does not exist",)),
     (("run", "nowhere.py"), ("target file nowhere.py does not exist",)),
