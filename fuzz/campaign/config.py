@@ -117,7 +117,7 @@ class CampaignConfig(Strict):
 def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
     with os_errors_as(UsageError, f"cannot read {path}"):
-        data = read_file(path, strict.LARGEST + 1)
+        data = read_file(path, strict.LARGEST_FILE + 1)
     try:
         values = strict.parse(strict.decode(data), strict.TypedLoader)
     except CorpusError as error:

@@ -22,7 +22,7 @@ from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.worker.protocol import ReplicaGroup
 
-LONGEST = 1 << 20
+LONGEST_JOURNAL = 1 << 20
 """Bytes after which the file is begun anew with what runs now."""
 ALONE_DEATHS, MOST_DEATHS = 2, 10
 """Deaths beside a suspect from which on it runs alone, and after which it is only kept."""
@@ -79,7 +79,7 @@ class Journal:
         self.file.write(line.encode())
         if self.durable and starts:
             os.fdatasync(self.file.fileno())
-        if not starts and self.file.tell() > LONGEST:
+        if not starts and self.file.tell() > LONGEST_JOURNAL:
             # A short file takes the place of the long one.
             write_file(self.path, "".join(f"+ {number} {line}\n" for number, line in self._open.items()))
             self.file.close()

@@ -38,10 +38,10 @@ def read(path: Path) -> Entry:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of an entry's file, one more than an entry may have at most; CorpusError where it cannot be read."""
+    """The bytes of an entry's file, of one that is too long one byte too many; CorpusError where it cannot be read."""
     _check_name(path)
     with os_errors_as(CorpusError, f"cannot read {path}"):
-        return read_file(path, codec.LARGEST + 1)
+        return read_file(path, codec.LARGEST_FILE + 1)
 
 
 def _check_name(path: Path) -> None:
@@ -68,8 +68,8 @@ def save_entry(corpus: Path, entry: Entry, previous: Path | None = None) -> Path
 def save_in_folder(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
     """Saves an entry in `folder` under its name, and returns its path; an existing entry there keeps its status.
 
-    It replaces the entry `previous`. That one gets the new name first, so that at no moment there are two of the same
-    cause, nor none.
+    It replaces the entry `previous`, which is renamed first and keeps its status, too: so at no moment are there two
+    entries of the same cause, or none.
     """
     path = folder / entry.name
     with lock(folder):
@@ -89,7 +89,8 @@ def save_in_folder(folder: Path, entry: Entry, previous: Path | None = None) -> 
 def lock(folder: Path) -> Iterator[None]:
     """Keeps other processes and other threads from changing the entries of a folder, which is made where it is missing.
 
-    Files that killed processes left half written are removed. The same thread may lock the folder again inside.
+    Half-written files of killed processes are removed. The same thread may lock the folder again inside. An OSError of
+    the body is raised as CorpusError.
     """
     absolute = folder.absolute()
     if absolute in _HELD.paths:
@@ -99,7 +100,7 @@ def lock(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # The kernel's lock belongs to this descriptor: other threads wait too, and it ends with the process.
+        # The system's lock belongs to this descriptor: other threads wait too, and it ends with the process.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         _HELD.paths.add(absolute)
         remove_half_written(folder)
@@ -130,8 +131,10 @@ def entry_files(paths: Iterable[Path]) -> Iterator[Path]:
             if not path.exists():
                 raise CorpusError(f"{path} does not exist; give a corpus entry or a folder of them")
             yield from _files_in(path) if path.is_dir() else [path]
-        except (OSError, RecursionError) as error:
-            raise CorpusError(f"cannot read {path}: {getattr(error, 'strerror', 'nested too deep')}") from None
+        except OSError as error:
+            raise CorpusError(f"cannot read {path}: {error.strerror}") from None
+        except RecursionError:
+            raise CorpusError(f"cannot read {path}: nested too deep") from None
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -143,7 +146,7 @@ def mark(path: Path, status: str, why: str) -> Entry:
     """Changes an entry's status, with the reason."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
-    read(path)
+    read(path)  # before `lock`, which makes a folder that is missing
     with lock(path.parent):
         entry = replace(read(path), status=status, why=why)
         write(path, entry)

@@ -42,8 +42,8 @@ def format_heading(plan: DriftPlan) -> str:
     bug = f", planted {plan.planted}" if plan.planted else ""
     sizes = " ".join(f"{name}={size}" for name, size in plan.dims.items())
     options = "".join(f", {name} = {value}" for name, value in plan.options.items())
-    much = f"{plan.layers} layers of {plan.dtype}, {sizes}{options}, on {plan.backend}"
-    return f"{plan.target}{bug}: {much}; the last row of a batch against the same row alone"
+    circumstances = f"{plan.layers} layers of {plan.dtype}, {sizes}{options}, on {plan.backend}"
+    return f"{plan.target}{bug}: {circumstances}; the last row of a batch against the same row alone"
 
 
 def format_table(plan: DriftPlan, batches: list[BatchDrift]) -> str:
@@ -70,7 +70,7 @@ def format_verdict(plan: DriftPlan, batches: list[BatchDrift]) -> str:
 
 
 def make_plot(plan: DriftPlan, batches: list[BatchDrift]) -> Plot:
-    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are equal."""
+    """One line of drift for every batch size, from the smallest to the largest, which gives the other two lines."""
     every = [layer for batch in batches for layer in batch.layers]
     y = scale_of_errors([value for layer in every for value in (layer.drift, layer.truth_error, layer.envelope)])
     x, last = Linear(0.5, plan.layers + 0.5), batches[-1].layers
@@ -82,6 +82,7 @@ def make_plot(plan: DriftPlan, batches: list[BatchDrift]) -> Plot:
     truth = _points(x, y, (layer.truth_error for layer in last))
     lines.append(Line("truth", truth, f"error against float64, batch of {size}"))
     lines.append(Line("guide", _points(x, y, (layer.envelope for layer in last)), "envelope of honest rounding"))
+    # Whole layers only.
     x_ticks = tuple(tick for tick in x.ticks if "." not in tick[1])
     return Plot("", "", "layer", "mean absolute difference of the last row", x_ticks, y.ticks, lines=tuple(lines))
 

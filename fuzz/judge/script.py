@@ -10,7 +10,7 @@ from pathlib import Path
 from fuzz.judge.indirect import is_indirect
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.judge.result.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
-from fuzz.model.finding import Finding, finding_order
+from fuzz.model.finding import Finding, filing_order
 from fuzz.model.outcome import Hung, describe
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.system import total_memory
@@ -33,7 +33,7 @@ ORDERS = (REVERSED, 1)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""
 WAITS = re.compile(r"\batomic_(cas|xchg)\b")
 """By these programs wait for each other, so that accesses which look like a race may be ordered."""
-MOST = 8
+MOST_PLACES = 8
 """Places that are shown."""
 
 
@@ -93,13 +93,13 @@ def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None
             places.setdefault(f"{finding.symptom} {finding.source_line}", finding)
     unwritten = any(one.symptom == UNWRITTEN for one in places.values())
     harmless = unwritten and is_unwritten_harmless(report, worker)
-    for finding in sorted(places.values(), key=finding_order):
+    for finding in sorted(places.values(), key=filing_order):
         judgement.evidence.append(make_evidence(finding, harmless))
     if judgement.seconds > LONG_SECONDS:
         judgement.notes.append("races were not looked for, since the program takes long")
     elif not report.raised and report.kernels:
         judgement.evidence += find_races(Path(judgement.solution), report, worker)
-    del judgement.evidence[MOST:]
+    del judgement.evidence[MOST_PLACES:]
     counting = [one for one in judgement.evidence if one.counts]
     if report.raised:
         judgement.notes.append(f"the program raises {report.raised}")
@@ -145,7 +145,7 @@ def find_races(path: Path, report: ScriptReport, worker: Worker) -> Iterator[Evi
     updated = set.intersection(*buffers)
     places = {one.source_line: one for one in reversed(races) if changed or one.outputs in updated}
     meaning = "in another order of its programs it computes something else" if changed else "an update may be lost"
-    for finding in sorted(places.values(), key=finding_order):
+    for finding in sorted(places.values(), key=filing_order):
         meant = finding.symptom == CONFLICT and finding.outputs not in updated and repeats_indices(finding)
         reason = "where indices repeat, that may be meant" if meant else meaning
         yield Evidence(

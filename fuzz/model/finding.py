@@ -17,24 +17,26 @@ Subject = tuple[str, ...]
 Pattern = tuple[str, str]
 """An output, and one of PATTERNS."""
 PATTERNS = ("offset", "factor", "number")
-"""What wrong elements may have in common: what they are off by, what they are multiplied by, or what they are."""
+"""What wrong elements may share: the number that they are off by, are multiplied by, or are themselves."""
 FAULT_DETAIL = re.compile(r"(?:raised|the worker process died of) (exit status \d+|[\w.]+)")
-"""What of a fault's message names its kind: the type of an exception, or a signal."""
+"""The part of a fault's message that names its kind: the type of an exception, or a signal."""
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
-"""How the message of a finding begins that only one of two backends has."""
+"""Begins the message of a finding that only one of two backends shows."""
 ENCLOSURE, INTERVALS = "enclosure", "intervals"
 """Proofs of a verdict: balls of many digits around the exact value, or intervals in float64."""
 REFERENCE = "reference"
 """The symptom of a reference that is wrong, which the oracle, or the verdict on any other symptom, says."""
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated", "pending")
+"""Names of verdicts; `pending` is that of a finding that is not adjudicated yet. `Verdict` describes the others."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element that shows the disagreement; `got` is its pattern, `want` the other side's value, both as text.
+    """One element that shows the disagreement, in texts.
 
-    `exact` is the value by arbitrary precision, where there is one.
+    `got` is its value and `got_word` the bits of that in hex, `want` is the other side's value, `exact` the value by
+    arbitrary precision, where there is one.
     """
 
     output: str
@@ -53,17 +55,20 @@ class Element:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
+    """What one oracle saw in one case. Texts are made storable and printable (`text.clean_text`).
 
-    `source_line` is that of an access, or of what raised, where the oracle knows it. `change` is the argument that was
-    changed, and the number by which it was, where a rerun with a changed argument shows the finding. `kinds` are
-    (output, symptom) of every class of symptom that an output shows, where the oracle compares each one. `error` is the
-    largest error over the largest value of an output, and `least_error` that of findings that show the symptom of this
-    one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
-    oracle knows it. `patterns` are those that all wrong elements of an output share, and `other_than` is one
-    that they do not share in a finding that shows the symptom of this one. `unlike` is one that most findings before it
-    in a run show, and that it does not. `compared` counts the elements of its `outputs`, `disagreeing` those of them
-    that are wrong. Texts are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
+    - `call`: the index of the call that shows it.
+    - `ratio`: the largest error over its bound. `error`: the largest error over the largest value of an output.
+    - `compared`: how many elements its `outputs` have; `disagreeing`: how many of these are wrong.
+    - `source_line`: that of an access, or of what raised, where the oracle knows it.
+    - `change`: the argument that a rerun has changed, and the number by which it was.
+    - `kinds`: (output, symptom) of every class of symptom that an output shows, where the oracle compares each one.
+    - `largest`: (output, the largest finite number that a wrong element of it is or should be), where it is known.
+    - `patterns`: what all wrong elements of an output share. `unlike`: a pattern that most earlier findings of the run
+      share, and that this one does not.
+
+    What another finding must have to count as this one again: an error of `least_error` at least, and no pattern
+    `other_than`.
     """
 
     oracle: str
@@ -118,7 +123,7 @@ class Finding:
 
     @property
     def as_accuracy(self) -> Finding:
-        """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
+        """This finding of parity as the accuracy finding that a rerun on its backend shows; others as they are."""
         if not self.only_on_cpu:
             return self
         return replace(self, oracle=ACCURACY.name, message=self.message.removeprefix(PARITY_PREFIX))
@@ -158,12 +163,12 @@ class Finding:
 
     @property
     def of_filed_class(self) -> Finding:
-        """The part that shows the class of symptom under which it is filed, and what its oracle joins with that."""
+        """The part in the class of symptom under which it is filed; all where its oracle files classes together."""
         return self if find_oracle_spec(self.oracle).joins_classes else self._of_class
 
     @property
     def joined(self) -> tuple[Finding, ...]:
-        """What its oracle joins with the symptom under which it is filed, as findings of their own."""
+        """A finding for each other symptom that its oracle files together with the first one."""
         others = (kind for kind in self.kinds if kind[1] != self.symptom)
         joins = find_oracle_spec(self.oracle).joins_classes
         return tuple(replace(self, outputs=(kind[0],), symptom=kind[1], kinds=()) for kind in others if joins)
@@ -175,9 +180,9 @@ class Finding:
 
     @property
     def headline_part(self) -> Finding:
-        """The part that its headline is about: its class of symptom, and of some symptoms the first such output.
+        """The part that its headline is about: the class of symptom under which it is filed.
 
-        That is the one of the first element that shows it.
+        Of symptoms that are told apart by output it is only the output of the first element listed.
         """
         filed = self._of_class
         if self.symptom not in find_oracle_spec(self.oracle).distinguished_by_output:
@@ -192,6 +197,7 @@ class Finding:
         kept = tuple(kind for kind in kinds if self._subjects_of(*kind) & set(subjects))
         if not kept:
             return None
+        # The symptom that sorts first is the one under which a case is filed.
         symptom = min((symptom for _, symptom in kept), key=SYMPTOMS[self.oracle].index)
         return replace(self, outputs=tuple(dict.fromkeys(output for output, _ in kept)), symptom=symptom, kinds=kept)
 
@@ -208,15 +214,18 @@ class Finding:
         return self.symptom_class != other.symptom_class or len(lines) > 1
 
     def shows_symptom_of(self, other: Finding) -> bool:
-        """Whether both are of one oracle, with the class of symptom in one output, or the place, in common."""
-        shared = self.subjects & other.subjects and not self.is_other_fault(other)
-        return self.shares_place(other) or bool(shared) and self.is_beyond(other)
+        """Whether it counts as another finding again: at one place, or with a class of symptom of one output in common
+        and what the other one asks for.
+        """
+        if self.shares_place(other):
+            return True
+        return bool(self.subjects & other.subjects) and not self.is_other_fault(other) and self.meets(other)
 
-    def is_beyond(self, other: Finding) -> bool:
-        """Whether its error is as large as that which another finding asks for, and of no pattern that it excludes."""
+    def meets(self, other: Finding) -> bool:
+        """Whether it has what counts as another finding again: `least_error`, and an output without `other_than`."""
         excluded = other.other_than
-        fits = excluded is not None and (excluded in self.patterns or excluded[0] not in self.outputs)
-        return self.error >= other.least_error and not fits
+        is_excluded = excluded is not None and (excluded in self.patterns or excluded[0] not in self.outputs)
+        return self.error >= other.least_error and not is_excluded
 
     def shares_output(self, other: Finding) -> bool:
         """Whether both are of one oracle, with an output, tensor or source line in common, whatever the symptoms."""
@@ -256,6 +265,6 @@ class Verdict:
         return self.name + (f" ({self.reason})" if self.reason else "")
 
 
-def finding_order(finding: Finding) -> tuple[int, int]:
-    """Key that sorts findings of one case by the oracle, then symptom, under which they are filed."""
+def filing_order(finding: Finding) -> tuple[int, int]:
+    """Key that sorts the findings of one case: by oracle, as one may cause those of later ones, then by symptom."""
     return ORACLE_NAMES.index(finding.oracle), SYMPTOMS[finding.oracle].index(finding.symptom)

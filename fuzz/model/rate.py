@@ -9,7 +9,7 @@ Z = 1.959964
 """Standard normal quantile of a two-sided interval of 95 %."""
 MISS_PROBABILITY = 0.01
 """Probability with which a disagreement that is there may stay unseen."""
-MOST = 200
+MOST_RUNS = 200
 """Runs that one decision may take."""
 
 
@@ -59,4 +59,4 @@ class Rate:
 
 
 def _runs(probability: float) -> int:
-    return min(math.ceil(math.log(MISS_PROBABILITY) / math.log(1 - max(probability, 1e-3))), MOST)
+    return min(math.ceil(math.log(MISS_PROBABILITY) / math.log(1 - max(probability, 1e-3))), MOST_RUNS)

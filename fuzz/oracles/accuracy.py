@@ -60,7 +60,7 @@ NARROW, NARROW_LARGE = 64.0, 4.0
 
 Nor is a stage of few members worth it beyond the former.
 """
-FEW = 8
+FEW_ELEMENTS = 8
 """Elements that may each lie beside an edge where a derivative jumps: the last stage finds its other side as well."""
 EXACT_SECONDS, EXACT_ELEMENTS = 2.0, 1 << 10
 """What exact values of a case that agrees may cost, and the elements of the largest call that they are evaluated of."""
@@ -123,7 +123,7 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     for stage in range(len(STAGES)):
         if stage == skipped or stage == FIRST_THOROUGH and worst > NARROW:
             continue
-        if stage == LAST and wrong > FEW and worst > narrowly(exam.case.calls[index]):
+        if stage == LAST and wrong > FEW_ELEMENTS and worst > narrowly(exam.case.calls[index]):
             break
         expected = evaluate_reference(exam, index, stage)
         check_shapes(exam.target, outputs, expected)

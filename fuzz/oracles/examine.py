@@ -19,7 +19,7 @@ from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
-from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.finding import Finding, Verdict, filing_order
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
@@ -41,18 +41,18 @@ from fuzz.worker.protocol import (
     Adjudicate,
     CompareEager,
     Diagnose,
-    EagerError,
+    EagerDeviation,
     Examine,
     Harm,
     ReplicaGroup,
     Report,
     TryInvalidInput,
     WorkerConfig,
-    report_outcome,
+    report_of_outcome,
 )
 from fuzz.worker.system import POLITE, keep_freed_memory
 
-Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | Harm | LastResponse | None
+Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerDeviation | Harm | LastResponse | None
 MOST_DISAGREEING = 8
 """Replicas of a plan whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
 UNEXAMINED = Report("returned", False, (), ())
@@ -100,7 +100,7 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
                 return compare_eager(runner.run(request.case), request)
             return examine_or_adjudicate(runner.run_again(request.case), request)
         except FatalError as fatal:
-            return LastResponse(report_outcome(fatal.outcome))
+            return LastResponse(report_of_outcome(fatal.outcome))
         except Unattributed:
             # Without an answer the pool asks about each replica alone.
             os._exit(1)
@@ -115,7 +115,7 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
 
 def unexamined(request: Request, why: str) -> Answer:
     """The response where memory ran out in the oracles, not in the kernel: nothing is known of the case."""
-    report = report_outcome(NotRun(why))
+    report = report_of_outcome(NotRun(why))
     if isinstance(request, ReplicaGroup):
         return tuple(report for _ in request.sampled)
     if isinstance(request, Examine):
@@ -200,7 +200,7 @@ def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:
     try:
         exams = runner.run_replicas(group.plan, len(group.sampled))
     except FatalError as fatal:
-        return LastResponse((report_outcome(fatal.outcome),))
+        return LastResponse((report_of_outcome(fatal.outcome),))
     if not any(exam.stack for exam in exams):
         return examine_in_turn(runner, exams, group)
     try:
@@ -219,13 +219,13 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
             exams.append(runner.run(group.plan.replica(number)))
         screen(exams)
     except FatalError as fatal:
-        last = (report_outcome(fatal.outcome),)
+        last = (report_of_outcome(fatal.outcome),)
     try:
         for number, exam in enumerate(exams):
             enough = not exam.cleared and has_enough_disagreements(reports)
             reports.append(UNEXAMINED if enough else examine(exam, group.request(number)))
     except FatalError as fatal:
-        last = (report_outcome(fatal.outcome),)
+        last = (report_of_outcome(fatal.outcome),)
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 
@@ -295,7 +295,7 @@ def has_enough_disagreements(reports: Sequence[Report]) -> bool:
 def examine(exam: Examination, request: Examine) -> Report:
     """Runs the oracles on a case. Raises TargetError where the target contradicts itself."""
     if not isinstance(exam.outcome, Returned):
-        return report_outcome(exam.outcome)
+        return report_of_outcome(exam.outcome)
     findings: list[Finding] = []
     examined: list[str] = []
     for oracle in (*ALWAYS, *(oracle for oracle in SAMPLED if oracle.name in request.sampled)):
@@ -307,7 +307,7 @@ def examine(exam: Examination, request: Examine) -> Report:
             findings.append(finding)
             if oracle.spec.stops and not request.everything:
                 break
-    findings.sort(key=finding_order)
+    findings.sort(key=filing_order)
     return Report(
         "returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.collect_feedback(exam.outcome)
     )

@@ -9,7 +9,7 @@ from typing import Any
 from fuzz.model.severity import Grade
 from fuzz.run.derived_rejects import SEVERITY, AcceptedInput
 from fuzz.run.result import Result
-from fuzz.triage.bug import Bug, group_by_cause
+from fuzz.triage.bug import Bug, group_for_report
 
 VERSION = 1
 
@@ -61,7 +61,7 @@ def accepted_json(accepted: AcceptedInput) -> Mapping[str, Any]:
 
 def findings_json(bugs: Sequence[Bug]) -> list[Mapping[str, Any]]:
     """The values of a run's findings in the order of their cases, each with the one whose cause it possibly shares."""
-    of_first = {id(other): bug_id(first) for first, others in group_by_cause(bugs) for other in others}
+    of_first = {id(other): bug_id(first) for first, others in group_for_report(bugs) for other in others}
     return [
         {**finding_json(bug), "possibly_same_cause_as": of_first.get(id(bug))}
         for bug in sorted(bugs, key=lambda bug: bug.origin.index)

@@ -21,7 +21,7 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
 from fuzz.text import printable_lines
-from fuzz.triage.bug import Bug, group_by_cause
+from fuzz.triage.bug import Bug, group_for_report
 from fuzz.triage.severity import GRADING
 
 COMPILING = 0.1
@@ -122,7 +122,7 @@ def summary(result: Result) -> Table:
         table.add_row("unconfirmed", str(result.unconfirmed))
     if parts := cut_off_parts(result):
         table.add_row("cut off", "; ".join(parts))
-    for first, others in group_by_cause(result.bugs):
+    for first, others in group_for_report(result.bugs):
         table.add_row(*bug_row("finding", first))
         for other in others:
             table.add_row(*bug_row("  possibly the same cause", other))

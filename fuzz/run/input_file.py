@@ -16,7 +16,7 @@ from fuzz.target.inputs import given_case
 from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 
-LARGEST = 1 << 30
+LARGEST_INPUT = 1 << 30
 """Bytes of the largest file that is read."""
 KINDS = ".pt, .pth, .npz, .json or .yaml"
 
@@ -29,8 +29,8 @@ def read_input(path: Path, target: Target) -> Case:
     """
     if not path.is_file():
         raise UsageError(f"--input {path}: there is no such file")
-    if path.stat().st_size > LARGEST:
-        raise UsageError(f"--input {path}: has more than {LARGEST} bytes")
+    if path.stat().st_size > LARGEST_INPUT:
+        raise UsageError(f"--input {path}: has more than {LARGEST_INPUT} bytes")
     if path.suffix == ".yaml":
         case = corpus.read(path).case
         check_fits(case, target, path)

@@ -17,7 +17,7 @@ from fuzz.run.environment import installed_version
 from fuzz.target.loader import BUILT_IN
 
 Listing = dict[str, Any]
-LARGEST = 1 << 22
+LARGEST_INDEX = 1 << 22
 """Bytes of an index."""
 DISTRIBUTIONS = ("torch", "triton", "numpy", "conch-triton-kernels", "liger-kernel", "fla-core", "einops")
 """Packages that targets import, or that decide which backends there are."""
@@ -47,7 +47,7 @@ def source_files() -> Iterator[tuple[Path, os.stat_result]]:
 def read_listing() -> Listing | None:
     """What was kept, if it still holds."""
     try:
-        kept = json.loads(read_file(index_path(), LARGEST))
+        kept = json.loads(read_file(index_path(), LARGEST_INDEX))
         return dict(kept["listing"]) if kept["fingerprint"] == fingerprint() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -29,7 +29,7 @@ CERTAIN = 64.0
 UNIT = 2.0**-53
 POINTS, RELATIVE = 8, 2.0**-40
 """Values of a block at which its uncertainty is measured, and the least share of a value that is taken for that."""
-MANY = 1 << 13
+MOST_IN_DOUBT = 1 << 13
 """Values in doubt of several blocks from which on they stay undecided."""
 CHUNK, POOL_CHUNK = 128, 16
 """Values that arbitrary precision decides together, in this process and where a pool shares them out."""
@@ -68,7 +68,7 @@ class CorrectRounding:
         margin = torch.where(finite, margin, 0.0)
         low, high = rounded(value - margin, kind), rounded(value + margin, kind)
         indices = (finite & ~(low == high)).nonzero().reshape(-1)
-        if block and len(indices) > MANY:
+        if block and len(indices) > MOST_IN_DOUBT:
             return low, high, 0
         exact = self._exact({name: values[indices].tolist() for name, values in inputs.items()}, len(indices))
         decided = indices[: len(exact)]

@@ -21,7 +21,7 @@ from fuzz.reference.envelope import Precision, merge_members
 from fuzz.sweep.correct_rounding import Inputs
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import SweepPlan
-from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, REGIONS, SweepCounts, WrongValue
+from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR_VIEW, OVER, REGIONS, SweepCounts, WrongValue
 from fuzz.sweep.ulps import ordinals, ulps
 
 
@@ -112,7 +112,8 @@ def bin_errors(shares: Tensor, x: Tensor, error: Tensor, wrong: Tensor) -> Doubl
     present, last = torch.isfinite(x) & torch.isfinite(error), 4 * BINS
     error, x = torch.where(present, error.double(), 0.0), torch.where(present, x, 0.0)
     largest = torch.full((last + 1,), -torch.inf, dtype=torch.float64, device=x.device)
-    for view, (share, inside) in enumerate(((shares, present), ((x / NEAR + 1) / 2, present & (x.abs() < NEAR)))):
+    near = (x / NEAR_VIEW + 1) / 2, present & (x.abs() < NEAR_VIEW)
+    for view, (share, inside) in enumerate(((shares, present), near)):
         index = (share * BINS).long().clamp(0, BINS - 1) + (2 * view + wrong.long()) * BINS
         largest.scatter_reduce_(0, torch.where(inside, index, last), error, "amax")
     bins = largest[:last].view(2, 2, BINS).cpu().numpy()

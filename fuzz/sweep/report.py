@@ -13,7 +13,7 @@ from fuzz.report.plots.plot_data import Line, Linear, Marker, Plot, Ticks, forma
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import bits_at
-from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, SweepCounts
+from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR_VIEW, OVER, SweepCounts
 
 MAX_INTERVALS = 20
 """Intervals of wrong signs that are listed one by one."""
@@ -126,9 +126,9 @@ def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
 
 
 def make_plots(plan: SweepPlan, counts: SweepCounts) -> list[Plot]:
-    """All values by their rank in the order of values, and those from -NEAR to NEAR by value."""
-    name, x = plan.swept[0], Linear(-NEAR, NEAR)
-    edges = [(x.position(value), format_tick(value)) for value in (-NEAR, *BOUNDS, NEAR)]
+    """All values by their rank in the order of values, and those from -NEAR_VIEW to NEAR_VIEW by value."""
+    name, x = plan.swept[0], Linear(-NEAR_VIEW, NEAR_VIEW)
+    edges = [(x.position(value), format_tick(value)) for value in (-NEAR_VIEW, *BOUNDS, NEAR_VIEW)]
     return [
         _plot(counts.bins[0], f"{name}, all values evenly in their order", _rank_ticks(plan), ()),
         _plot(counts.bins[1], f"{name}; dotted: the ends of the table's regions", tuple(edges), tuple(edges[1:-1])),

@@ -24,8 +24,8 @@ OVER = (1, 10, 100, 1000)
 """Errors in units in the last place, beyond each of which values are counted."""
 SYMPTOM_NAMES = ACCURACY.symptoms[:3]
 BINS = 1024
-NEAR = 8.0
-"""The near view of the plot goes from -NEAR to NEAR."""
+NEAR_VIEW = 8.0
+"""The near view of the plot goes from -NEAR_VIEW to NEAR_VIEW."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class SweepCounts:
     values whose result has the wrong sign; `first` and `last` are the ends of what was counted, NaN where no sign is
     wrong. `worst` holds the worst value of each region and symptom that breaks the contract, `failed` the parts in
     which the kernel did not return, with the reason. `bins`, of shape (view, kind, BINS), are the plot's: the largest
-    error in each bin, NaN where none is. Views: all values by their rank in the order of values, and -NEAR to NEAR by
-    value. Kinds: values whose sign is right, and those whose sign is wrong.
+    error in each bin, NaN where none is. Views: all values by their rank in the order of values, and those from
+    -NEAR_VIEW to NEAR_VIEW by value. Kinds: values whose sign is right, and those whose sign is wrong.
     """
 
     count: int = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuzz.errors import TargetError
 from fuzz.files import read_file
-from fuzz.target.loader import BUILT_IN, LARGEST, load_module, targets_in
+from fuzz.target.loader import BUILT_IN, LARGEST_SOURCE, load_module, targets_in
 
 IMPORT = re.compile(rb"^(from|import) fuzz\b", re.MULTILINE)
 """What a file that declares targets does."""
@@ -36,6 +36,6 @@ def find_targets(text: str) -> list[str]:
 
 def _count(pattern: re.Pattern[bytes], path: Path) -> int:
     try:
-        return len(pattern.findall(read_file(path, LARGEST)))
+        return len(pattern.findall(read_file(path, LARGEST_SOURCE)))
     except OSError:
         return 0

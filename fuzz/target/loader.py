@@ -21,7 +21,7 @@ from fuzz.target.spec import Launcher, PlantedBug, Target
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
-LARGEST = 1 << 22
+LARGEST_SOURCE = 1 << 22
 """Bytes of a file in which a declaration is looked for."""
 LIBRARIES = ("conch", "fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
@@ -238,7 +238,7 @@ def files_that_declare(name: str, folder: Path) -> Iterator[Path]:
     """The files in a folder whose text declares a target of that name, in order. Nothing is executed."""
     for path in sorted(folder.glob("*.py")):
         try:
-            source = read_file(path, LARGEST).decode(errors="replace")
+            source = read_file(path, LARGEST_SOURCE).decode(errors="replace")
         except OSError:
             continue
         if "@target(" in source and f"def {name}(" in source:

@@ -10,14 +10,15 @@ from fuzz.target.spec import Launcher, Target
 
 __all__ = ["describe_promise"]
 
-LONGEST = 40
-"""Characters of a keyword's value from which on it is not shown."""
+LONGEST_VALUE = 40
+"""Characters of a keyword's value at most; a longer one is shown as ``...``."""
 
 
 def describe_promise(target: Target, keyword: str, less: str = "") -> str:
-    """Which keyword of the declaration promises it and where that stands; `less` is what to write to promise less.
+    """The keyword of a target's declaration that makes a promise, with its value, file and line.
 
-    A promise that the declaration does not spell is one of every target, and is said to stand at the launcher.
+    A keyword that the declaration does not state has its default, and the line is that of the launcher; so it is where
+    the keyword stands more than once and it is unclear which one is meant. `less` is what to write to promise less.
     """
     found = _find_keyword(target.path, _function_name(target.launcher), keyword)
     if found is None:
@@ -43,9 +44,10 @@ def _find_keyword(path: Path, function: str, keyword: str) -> tuple[str, int] | 
         return None
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
     decorators = [part for node in functions for part in node.decorator_list]
-    for calls in (decorators, [tree]):
-        found = [one for call in calls for one in ast.walk(call) if isinstance(one, ast.keyword) and one.arg == keyword]
+    for places in (decorators, [tree]):
+        nodes = (node for place in places for node in ast.walk(place))
+        found = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == keyword]
         if len(found) == 1:
             value = ast.get_source_segment(source, found[0].value) or ""
-            return (value if len(value) <= LONGEST and "\n" not in value else "..."), found[0].lineno
+            return (value if len(value) <= LONGEST_VALUE and "\n" not in value else "..."), found[0].lineno
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding, Subject, Verdict, finding_order
+from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.oracle_specs import ACCURACY, FAULT, find_oracle_spec
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
@@ -220,7 +220,7 @@ class Bug:
 
         The overflow of a wrong value comes after the value.
         """
-        oracle, symptom = finding_order(self.finding)
+        oracle, symptom = filing_order(self.finding)
         return oracle, symptom if find_oracle_spec(self.finding.oracle).joins_classes else int(self.overflows)
 
     @property
@@ -253,7 +253,7 @@ class Bug:
         return together and not mixed
 
 
-def group_by_cause(bugs: Sequence[Bug]) -> list[tuple[Bug, list[Bug]]]:
+def group_for_report(bugs: Sequence[Bug]) -> list[tuple[Bug, list[Bug]]]:
     """(a bug, others that possibly have its cause) of all bugs, the most severe and then the earliest first."""
     groups: list[tuple[Bug, list[Bug]]] = []
     for bug in sorted(bugs, key=_importance):

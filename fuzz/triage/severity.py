@@ -13,7 +13,7 @@ from itertools import islice
 
 from fuzz.model.case import Case
 from fuzz.model.dims import resolve
-from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.finding import Finding, Verdict, filing_order
 from fuzz.model.oracle_specs import ACCURACY, BOUNDS, FAULT, LAYOUT, find_oracle_spec
 from fuzz.model.rate import Rate
 from fuzz.model.severity import INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
@@ -25,7 +25,7 @@ from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.process import WorkerCrash
-from fuzz.worker.protocol import Adjudicate, CompareEager, EagerError, ReplicaGroup, Report, report_outcome
+from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report, report_of_outcome
 
 GRADING = "grading"
 """The step of triage in which a bug gets its severity."""
@@ -43,7 +43,7 @@ UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126
 """Of float32 and bfloat16: kernels and compilers may flush what is smaller, as float16 is computed in float32."""
-LIMIT = 1 << 31
+OFFSET_LIMIT = 1 << 31
 """Elements beyond which an offset does not fit 32 bits."""
 
 
@@ -125,16 +125,16 @@ class Grader:
             if not isinstance(answer, WorkerCrash):
                 yield from answer
             elif len(some) == 1:
-                yield report_outcome(answer.outcome)
+                yield report_of_outcome(answer.outcome)
             else:
                 yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
 
-    def _compare_eager(self, bug: Bug, case: Case, finding: Finding) -> EagerError | None:
+    def _compare_eager(self, bug: Bug, case: Case, finding: Finding) -> EagerDeviation | None:
         """The error of eager PyTorch in a case, where a wrong value of the kernel is the finding."""
         if finding.oracle != ACCURACY.name or bug.least.verdict.name == "reference":
             return None
         answer = self.triage.worker.call(CompareEager(case, finding.call, finding.outputs))
-        return answer if isinstance(answer, EagerError) else None
+        return answer if isinstance(answer, EagerDeviation) else None
 
 
 def find_alike(report: Report, bug: Bug) -> Finding | None:
@@ -161,7 +161,7 @@ def promises_large(target: Target) -> bool:
     """Whether a target promises tensors of 2^31 elements and more, or declares such sizes."""
     largest = {dim.name: dim.clamp(dim.high) for dim in target.sizes}
     declared = (math.prod(resolve(value.shape, largest)) for value in target.tensors.values())
-    return target.large or max(declared, default=0) >= LIMIT
+    return target.large or max(declared, default=0) >= OFFSET_LIMIT
 
 
 def is_subnormal(finding: Finding) -> bool:
@@ -190,7 +190,7 @@ def rate_severity(bug: Bug, input_class: str, shared: bool, target: Target, *, t
 
 def worse_of(finding: Finding, other: Finding) -> Finding:
     """A finding with the worse one of two findings' symptoms."""
-    return replace(finding, symptom=min(finding, other, key=finding_order).symptom)
+    return replace(finding, symptom=min(finding, other, key=filing_order).symptom)
 
 
 def states_promise(finding: Finding, target: Target) -> bool:

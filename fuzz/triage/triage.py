@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding, Subject, Verdict, finding_order
+from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, LAYOUT, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
@@ -25,7 +25,7 @@ from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
 from fuzz.worker.patience import Patience
 from fuzz.worker.process import Worker, WorkerCrash
-from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
+from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_of_outcome
 
 RATE_RUNS = 10
 """Runs from which the rate of a disagreement is estimated."""
@@ -71,7 +71,7 @@ class Triage:
             if clean:
                 self._replace_worker()
             answer = self.worker.call(Examine(case, sampled, everything))
-            report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
+            report = report_of_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
             if not (report.not_run and self.patience.wait(tries, self.worker.deadline)):
                 break
         return report
@@ -135,7 +135,7 @@ class Triage:
     def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle examines it, not only those of its share."""
         filed = self.examine(case, finding.oracle, clean=True, everything=True).primary_finding
-        return filed if filed and finding_order(filed) < finding_order(finding) else finding
+        return filed if filed and filing_order(filed) < filing_order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Bug | None:
         """A bug with its rate; with earlier calls put before it where the state they left matters; None if never."""
@@ -213,7 +213,7 @@ class Triage:
         finding = bug.finding
         report = self.examine(bug.case, finding.oracle, clean=True, everything=True)
         finding = next((other for other in report.findings if other.oracle == finding.oracle), finding)
-        also = [other for other in report.findings if finding_order(other)[0] > finding_order(finding)[0]]
+        also = [other for other in report.findings if filing_order(other)[0] > filing_order(finding)[0]]
         if finding.oracle == MUTATION.name and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.examine(bug.origin.case, finding.oracle, everything=True)

@@ -27,7 +27,7 @@ from fuzz.web.settings import Settings, is_loopback
 
 COOKIE = "fuzz_session"
 LOGIN = "/login"
-LARGEST = 1 << 16
+LARGEST_BODY = 1 << 16
 """Bytes of a request's body."""
 LARGEST_OF = {"/api/judge": 1 << 22}
 """Bytes of the body of requests that carry files."""
@@ -141,7 +141,7 @@ def client_address(scope: Scope) -> str:
 
 def largest_body(path: str) -> int:
     """Bytes that the body of a request to this path may have."""
-    return LARGEST_OF.get(path, LARGEST)
+    return LARGEST_OF.get(path, LARGEST_BODY)
 
 
 def limit_body(receive: Receive, largest: int) -> Receive:

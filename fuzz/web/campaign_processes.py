@@ -75,7 +75,7 @@ class ConfigFile:
 @lru_cache(maxsize=1024)
 def read_config_file(path: Path, store: str, changed: int, size: int) -> ConfigFile:
     """The content of a file that was changed then, and what is wrong with it: another store would not be seen here."""
-    text = read_file(path, strict.LARGEST).decode("utf-8")
+    text = read_file(path, strict.LARGEST_FILE).decode("utf-8")
     comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
     config = ConfigFile(printable(path.stem), path, text, next(comments, ""))
     try:

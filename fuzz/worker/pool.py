@@ -11,7 +11,7 @@ from fuzz.worker.deadline import Deadline
 from fuzz.worker.patience import Patience
 from fuzz.worker.process import ForkingServer, Worker, WorkerCrash, wait_for_response
 from fuzz.worker.profile import add_seconds
-from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
+from fuzz.worker.protocol import ReplicaGroup, Report, report_of_outcome
 from fuzz.worker.watchdog import POLL_SECONDS
 
 QUEUE_DEPTH = 4
@@ -114,12 +114,12 @@ class Pool:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""
         requests = group.requests()
         if len(requests) == 1:
-            return (report_outcome(crash.outcome),)
+            return (report_of_outcome(crash.outcome),)
         reports: list[Report] = []
         with self._worker() as worker:
             for request in requests:
                 response = worker.call(request)
                 if isinstance(response, WorkerCrash):
-                    return (*reports, report_outcome(response.outcome))
+                    return (*reports, report_of_outcome(response.outcome))
                 reports.append(response)
         return tuple(reports)

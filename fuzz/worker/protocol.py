@@ -12,9 +12,9 @@ from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfM
 HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
 LOADER = "fuzz.oracles.examine:load_launcher"
-"""The function that loads what a config names."""
+"""The function that loads the launcher of a WorkerConfig."""
 SHARED_PART = 0.25
-"""The part of a kernel's error from which eager PyTorch has the same inaccuracy."""
+"""Eager PyTorch is as inaccurate as a kernel where its error is at least this part of the kernel's."""
 FAULT_SYMPTOMS: dict[type, str] = {
     Raised: "raised",
     CompileError: "compile-error",
@@ -93,7 +93,7 @@ class Diagnose:
 class CompareEager:
     """A request to compare eager PyTorch in the working precision with the reference, in these outputs of a call.
 
-    The response is an EagerError, or None where the reference cannot run in that precision.
+    The response is an EagerDeviation, or None where the reference cannot run in that precision.
     """
 
     case: Case
@@ -102,7 +102,7 @@ class CompareEager:
 
 
 @dataclass(frozen=True)
-class EagerError:
+class EagerDeviation:
     """The largest error over bound of eager PyTorch in a dtype, and its worst symptom; "" where nothing disagrees."""
 
     dtype: str
@@ -110,7 +110,7 @@ class EagerError:
     symptom: str = ""
 
     def shares(self, finding: Finding) -> bool:
-        """Whether eager PyTorch shows an accuracy finding's symptom, or a worse one, with a large part of its error.
+        """Whether eager PyTorch shows an accuracy finding's symptom, or a worse one, and SHARED_PART of its error.
 
         So a wrong sign or a NaN is not excused by an inaccurate value.
         """
@@ -142,10 +142,11 @@ class Harm:
 class Report:
     """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 
-    The launcher refused a `rejected` case; a case that is `not_run` lacked memory or time that others here hold.
-    `worst` is its largest error as a multiple of the bound; of replicas that ran together only the worst one has it.
-    `features` are numbers of what the kernel did (fuzz/backends/cpu/runtime), `constants` are numbers that it compares
-    with; both hold only what this worker has not reported before.
+    `outcome` describes in words how the launcher ended. It refused a `rejected` case; a `not_run` one could not run
+    because other processes held the memory or the time. `worst` is the largest error as a multiple of the bound; of
+    replicas that ran together only the worst one has it. `features` are those of coverage, as libFuzzer's
+    (fuzz/backends/cpu/runtime/counters.py), `constants` are numbers that the kernel compares with; both hold only what
+    this worker has not reported before.
     """
 
     outcome: str
@@ -169,9 +170,9 @@ class Report:
 
     @property
     def filed_findings(self) -> tuple[Finding, ...]:
-        """The primary finding and, where that is a write over an input, which may be harmless, the next one as well."""
-        written = self.primary_finding is not None and self.primary_finding.oracle == MUTATION.name
-        return self.findings[: 1 + written]
+        """The primary finding; where that is a write over an input, which may be meant, the next one as well."""
+        is_mutation = self.primary_finding is not None and self.primary_finding.oracle == MUTATION.name
+        return self.findings[: 2 if is_mutation else 1]
 
     def finding_of(self, oracle: str) -> Finding | None:
         """The finding of an oracle, if any."""
@@ -185,7 +186,7 @@ def fault_finding(outcome: Outcome) -> Finding | None:
     return Finding(FAULT.name, ("launcher",), symptom, describe(outcome), source_line=line) if symptom else None
 
 
-def report_outcome(outcome: Outcome) -> Report:
+def report_of_outcome(outcome: Outcome) -> Report:
     """The report of a case that did not return."""
     finding = fault_finding(outcome)
     rejected, not_run = isinstance(outcome, Rejected), isinstance(outcome, NotRun)

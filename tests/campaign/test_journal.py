@@ -46,7 +46,7 @@ def test_a_line_that_was_not_written_whole_never_ran(case: Case, tmp_path: Path)
 
 
 def test_a_journal_stays_short_and_keeps_what_runs(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.campaign.journal.LONGEST", 4000)
+    monkeypatch.setattr("fuzz.campaign.journal.LONGEST_JOURNAL", 4000)
     path = tmp_path / "job.journal"
     journal = Journal(path)
     journal.start_group(group_of(case, 0))

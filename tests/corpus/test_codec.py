@@ -216,7 +216,7 @@ def test_a_binary_file_is_refused(data: bytes) -> None:
 
 
 def test_a_file_that_is_too_large_is_refused_unread(entry: Entry) -> None:
-    text = codec.dumps(entry) + "#" * codec.LARGEST
+    text = codec.dumps(entry) + "#" * codec.LARGEST_FILE
     assert "more than the 1048576 bytes" in refusal(text)
 
 
@@ -361,7 +361,7 @@ def test_an_expanded_tensor_larger_than_any_memory_is_refused(entry: Entry) -> N
 @pytest.mark.parametrize("end", ["}", "]", "\n\t\x07", '"\\ud800'])
 def test_a_large_text_with_an_error_at_its_end_costs_a_bounded_number_of_values(entry: Entry, end: str) -> None:
     text = codec.dumps(entry) + "x: [" + "a," * 480_000 + end
-    assert len(text) < codec.LARGEST and "more than 65536 values" in refusal(text)
+    assert len(text) < codec.LARGEST_FILE and "more than 65536 values" in refusal(text)
 
 
 def test_reading_executes_nothing(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ from fuzz.triage.triage import Triage
 from fuzz.worker import patience
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import WorkerCrash
-from fuzz.worker.protocol import Report, report_outcome
+from fuzz.worker.protocol import Report, report_of_outcome
 from tests.judge.problems import LINEAR, RELU, as_solution, write
 
 KILLED_AT = 13
@@ -138,7 +138,7 @@ def test_a_solution_has_longer_to_compile_than_for_a_call() -> None:
 
 def test_triage_knows_how_long_it_may_wait_for_what_could_not_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     solution: Any = RecordingWorker(20.0)
-    reports = [report_outcome(NotRun("no room for the reference")), report_outcome(Returned(()))]
+    reports = [report_of_outcome(NotRun("no room for the reference")), report_of_outcome(Returned(()))]
     monkeypatch.setattr(IsolatedWorker, "call", lambda self, request: reports.pop(0))
     worker: Any = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
     case: Any = None

@@ -10,7 +10,7 @@ import torch
 
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.processes.isolated_worker import IN_TF32
-from fuzz.judge.processes.tf32 import Tf32Record, multiplies_in_tf32
+from fuzz.judge.processes.tf32 import Tf32Record, may_multiply_in_tf32
 from fuzz.judge.referee import judge
 from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
 from tests.judge.problems import write
@@ -99,33 +99,33 @@ def test_a_product_of_other_bits_is_wrong_where_none_is_in_tf32(product: str, tm
 def test_a_kernel_asks_for_tf32_by_its_text(precision: str, dtype: str, expected: bool) -> None:
     record = Tf32Record()
     record.look_at(SimpleNamespace(asm={"ttir": DOT.format(precision, dtype, dtype)}))
-    assert record.is_asked is expected
+    assert record.may_use_tf32 is expected
 
 
 def test_a_kernel_without_such_a_text_may_ask_for_it() -> None:
     record = Tf32Record()
     record.look_at(SimpleNamespace(asm={"ptx": ""}))
-    assert record.is_asked
+    assert record.may_use_tf32
 
 
 def test_libraries_choose_the_arithmetic_of_convolutions_and_not_of_products() -> None:
     with Tf32Record() as record:
         torch.ones(2, 2) @ torch.ones(2, 2)
-    assert not record.is_asked
+    assert not record.may_use_tf32
     with record:
         torch.nn.functional.conv1d(torch.ones(1, 1, 4), torch.ones(1, 1, 2))
-    assert record.is_asked
+    assert record.may_use_tf32
 
 
 def test_what_is_set_or_built_is_looked_at(tmp_path: Path) -> None:
     record = Tf32Record()
     record.look_at_settings(tmp_path)
-    assert not record.is_asked and not multiplies_in_tf32()
+    assert not record.may_use_tf32 and not may_multiply_in_tf32()
     (tmp_path / "extension.so").touch()
     record.look_at_settings(tmp_path)
-    assert record.is_asked
+    assert record.may_use_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
-        assert multiplies_in_tf32()
+        assert may_multiply_in_tf32()
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from fuzz.model.rate import MISS_PROBABILITY, MOST, Rate, Z
+from fuzz.model.rate import MISS_PROBABILITY, MOST_RUNS, Rate, Z
 
 
 @pytest.mark.parametrize(("shown", "runs"), [(1, 10), (2, 10), (5, 10), (9, 10), (1, 200), (37, 100)])
@@ -35,13 +35,13 @@ def test_what_always_shows_itself_is_tried_once() -> None:
 def test_tries_leave_a_doubt_of_one_in_a_hundred(shown: int, runs: int) -> None:
     rate = Rate(shown, runs)
     assert (1 - shown / runs) ** rate.runs_to_try <= MISS_PROBABILITY < (1 - shown / runs) ** (rate.runs_to_try - 1)
-    assert rate.runs_to_try <= rate.runs_to_decide <= MOST
-    if rate.runs_to_decide < MOST:
+    assert rate.runs_to_try <= rate.runs_to_decide <= MOST_RUNS
+    if rate.runs_to_decide < MOST_RUNS:
         assert (1 - rate.interval[0]) ** rate.runs_to_decide <= MISS_PROBABILITY
 
 
 def test_what_never_showed_itself_again_is_given_up_after_so_many_runs() -> None:
-    assert Rate(0, 10).runs_to_decide == MOST
+    assert Rate(0, 10).runs_to_decide == MOST_RUNS
 
 
 def test_a_rate_is_read_as_it_is_written() -> None:

@@ -20,7 +20,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
-from fuzz.triage.bug import Bug, group_by_cause
+from fuzz.triage.bug import Bug, group_for_report
 from fuzz.triage.triage import Triage
 from fuzz.worker.protocol import Examine, WorkerConfig
 
@@ -158,7 +158,7 @@ HEADLINES = {
 
 @pytest.mark.parametrize("name", HEADLINES)
 def test_what_has_another_cause_by_evidence_stands_alone(name: str, found: Found) -> None:
-    assert len(group_by_cause(found(name)[0])) == HEADLINES[name]
+    assert len(group_for_report(found(name)[0])) == HEADLINES[name]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

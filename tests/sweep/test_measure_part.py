@@ -77,7 +77,7 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
 @pytest.mark.parametrize("many", [0, 1 << 30])
 def test_all_pairs_of_two_first_values(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates of about 2^-60, where half of the product is a tie now and then that float64 alone does not decide."""
-    monkeypatch.setattr(correct_rounding, "MANY", many)
+    monkeypatch.setattr(correct_rounding, "MOST_IN_DOUBT", many)
     asked = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     assert asked.large and asked.exhaustive
     found, total = measured(replace(asked, backend="cpu"), (0x8000 + (127 - 60) * 128) // 2)

@@ -10,7 +10,7 @@ from bugs import make_bug, wrong_value
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.severity import Grade
-from fuzz.triage.bug import Sighting, group_by_cause
+from fuzz.triage.bug import Sighting, group_for_report
 from fuzz.triage.triggers import Trigger
 
 RAISED = Finding("fault", ("launcher",), "raised", "raised ValueError")
@@ -126,7 +126,7 @@ def test_bugs_of_other_outputs_and_those_by_an_error_that_jumps_have_other_cause
 def test_the_most_severe_bug_stands_above_those_that_possibly_have_its_cause(two_cases: tuple[Case, Case]) -> None:
     low, high = (make_bug(two_cases[0], "dx", triggers=(), grade=Grade(name, "special")) for name in ("low", "high"))
     other, raised = make_bug(two_cases[1], "dweight", triggers=()), make_bug(two_cases[1], finding=RAISED)
-    groups = group_by_cause([low, other, high, raised])
+    groups = group_for_report([low, other, high, raised])
     assert [(id(first), [id(bug) for bug in others]) for first, others in groups] == [
         (id(high), [id(low)]), (id(other), []), (id(raised), []),
     ]  # fmt: skip

@@ -29,7 +29,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.severity import GRADING, grade_bug, is_limit, rate_severity
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.protocol import CompareEager, EagerError, Examine, ReplicaGroup, Report
+from fuzz.worker.protocol import CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 
 M, N = size("M", 1, 4096), size("N", 1, 8192)
 Shows = Callable[[Case], Finding | None]
@@ -61,7 +61,7 @@ class FakeTriage:
 
     target: Target
     shows: Shows
-    eager: EagerError | None = None
+    eager: EagerDeviation | None = None
     verdict: Verdict = Verdict("kernel")
     sampled: tuple[str, ...] = ()
     timeout: float = 30.0
@@ -157,18 +157,18 @@ def test_an_example_where_the_exact_value_blames_nobody_is_none() -> None:
 @pytest.mark.parametrize(
     ("symptom", "eager", "severity"),
     [
-        ("value", EagerError("float32", 30.0, "value"), "low"),
-        ("value", EagerError("float32", 20.0, "value"), "high"),
-        ("value", EagerError("float32", 1.3), "high"),
-        ("sign", EagerError("float32", 100.0, "value"), "high"),
-        ("sign", EagerError("float32", 100.0, "sign"), "low"),
-        ("nonfinite", EagerError("float32", 1e9, "sign"), "high"),
-        ("nonfinite", EagerError("float32", math.inf, "nonfinite"), "low"),
+        ("value", EagerDeviation("float32", 30.0, "value"), "low"),
+        ("value", EagerDeviation("float32", 20.0, "value"), "high"),
+        ("value", EagerDeviation("float32", 1.3), "high"),
+        ("sign", EagerDeviation("float32", 100.0, "value"), "high"),
+        ("sign", EagerDeviation("float32", 100.0, "sign"), "low"),
+        ("nonfinite", EagerDeviation("float32", 1e9, "sign"), "high"),
+        ("nonfinite", EagerDeviation("float32", math.inf, "nonfinite"), "low"),
         ("value", None, "high"),
     ],
 )
 def test_eager_pytorch_excuses_the_same_symptom_with_a_quarter_of_the_error(
-    symptom: str, eager: EagerError | None, severity: str
+    symptom: str, eager: EagerDeviation | None, severity: str
 ) -> None:
     ratio = math.inf if symptom == "nonfinite" else 100.0
     bug, _ = graded(lambda case: wrong(symptom, ratio=ratio), eager=eager)
@@ -180,7 +180,7 @@ def test_a_sign_of_the_least_case_is_not_excused_by_a_value_of_the_typical_one()
     def shows(case: Case) -> Finding | None:
         return wrong("sign" if case.last.dims["N"] == 2 and largest(case) == 1 else "value")
 
-    bug, _ = graded(shows, eager=EagerError("float32", 100.0, "value"))
+    bug, _ = graded(shows, eager=EagerDeviation("float32", 100.0, "value"))
     assert bug.finding.symptom == "sign" and bug.grade and bug.grade.severity == "high"
 
 

@@ -12,7 +12,7 @@ from service_files import TOKEN, MakeClient, ServiceFiles
 
 from fuzz import cli
 from fuzz.errors import UsageError
-from fuzz.web.auth import COOKIE, LARGEST, MAX_WRONG, WrongTokens, session_cookie
+from fuzz.web.auth import COOKIE, LARGEST_BODY, MAX_WRONG, WrongTokens, session_cookie
 from fuzz.web.settings import Settings
 
 PAGES = ("/", "/findings", "/corpus", "/help", "/metrics", "/openapi.json", "/api/findings", "/api/events",
@@ -147,10 +147,10 @@ def test_every_answer_carries_the_policy(client: TestClient) -> None:
 
 
 def test_a_large_body_is_refused_whatever_its_length_is_said_to_be(client: TestClient) -> None:
-    assert client.post("/api/campaigns", json={"config": "x" * LARGEST}).status_code == 413
+    assert client.post("/api/campaigns", json={"config": "x" * LARGEST_BODY}).status_code == 413
     bad = {"Content-Length": "nonsense", "Content-Type": "application/json"}
     assert client.post("/api/campaigns", content=b"{}", headers=bad).status_code == 413
-    parts = (b"x" * 4096 for _ in range(LARGEST // 4096 + 2))
+    parts = (b"x" * 4096 for _ in range(LARGEST_BODY // 4096 + 2))
     streamed = client.post("/api/campaigns", content=parts, headers={"Content-Type": "application/json"})
     assert streamed.status_code in (400, 413, 422)
 

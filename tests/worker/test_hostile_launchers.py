@@ -15,7 +15,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.run.setup import serve_target
 from fuzz.worker.process import Worker, WorkerCrash, preload
-from fuzz.worker.protocol import HANDLER, Examine, Report, WorkerConfig, report_outcome
+from fuzz.worker.protocol import HANDLER, Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
 
 HOSTILE = Path(__file__).parents[2] / "benchmarks" / "reliability" / "hostile.py"
@@ -54,7 +54,7 @@ def report(worker: Worker, size: int) -> Report:
     case = Case("hostile", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
     answer = worker.call(Examine(case))
     if isinstance(answer, WorkerCrash):
-        return report_outcome(answer.outcome)
+        return report_of_outcome(answer.outcome)
     assert isinstance(answer, Report)
     return answer
 

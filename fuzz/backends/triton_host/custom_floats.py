@@ -9,7 +9,7 @@ from typing import Any
 
 from triton.language import core
 
-LARGEST = 0x3F00
+LARGEST_BITS = 0x3F00
 """The bits of 1.75, the largest value that a conversion gives, as float16."""
 
 
@@ -33,7 +33,7 @@ def narrow(value: Any, semantic: Any) -> Any:
     if not value.type.scalar.is_fp16():
         value = value.to(core.float16, fp_downcast_rounding="rtz", _semantic=semantic)
     bits = value.to(core.uint16, bitcast=True, _semantic=semantic)
-    rest = core.minimum(bits.__and__(0x7FFF, _semantic=semantic), LARGEST, _semantic=semantic)
+    rest = core.minimum(bits.__and__(0x7FFF, _semantic=semantic), LARGEST_BITS, _semantic=semantic)
     rest = rest.__add__(0x40, _semantic=semantic).__rshift__(7, _semantic=semantic)
     sign = bits.__and__(0x8000, _semantic=semantic).__rshift__(8, _semantic=semantic)
     byte = sign.__or__(rest, _semantic=semantic).to(core.uint8, _semantic=semantic)

@@ -19,7 +19,7 @@ from triton.runtime import cache
 from fuzz.cache import cache_folder
 from fuzz.files import read_file, write_file
 
-LARGEST = 1 << 16
+LARGEST_KEY = 1 << 16
 """Bytes of a kept key."""
 
 
@@ -58,7 +58,7 @@ def kept_key(compute: Callable[[], str]) -> str:
     """The key in the cache folder, else the computed one, which is kept there if the folder can be written."""
     path = key_path()
     with suppress(OSError, UnicodeError):
-        if key := read_file(path, LARGEST).decode("ascii"):
+        if key := read_file(path, LARGEST_KEY).decode("ascii"):
             return key
     key = compute()
     with suppress(OSError):

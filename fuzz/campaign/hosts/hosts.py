@@ -14,7 +14,7 @@ from fuzz.worker.command import HostProcess, PipeProcess, module_command
 
 HOST_MODULE = "fuzz.campaign.hosts.worker_host"
 HOST_COMMAND = module_command(HOST_MODULE)
-LARGEST = 4 << 20
+LARGEST_LOG = 4 << 20
 """Bytes after which a log is full; the one before it has a name that ends with ``.1``."""
 
 
@@ -25,7 +25,7 @@ def write_log(path: Path, data: bytes, mode: str = "ab") -> None:
     """
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > LARGEST:
+        if path.exists() and path.stat().st_size > LARGEST_LOG:
             os.replace(path, path.with_suffix(".log.1"))
         with path.open(mode) as file:
             file.write(data)

@@ -18,7 +18,7 @@ FORMAT, GRADED_FORMAT = "fuzz-case/1", "fuzz-case/2"
 """The format of an entry, and of one with a grade, which versions that know no grades must refuse."""
 UNKNOWN = "unknown"
 """Stands for the digest of what is not kept."""
-LARGEST = 1 << 20
+LARGEST_FILE = 1 << 20
 """Bytes of the largest file that is read."""
 DEEPEST = 12
 """Mappings and lists inside each other."""
@@ -108,9 +108,9 @@ def fields_of(data: bytes) -> Any:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file's bytes, of which there are LARGEST at most."""
-    if len(data) > LARGEST:
-        raise CorpusError(f"more than the {LARGEST} bytes that are read")
+    """The text of a file's bytes, of which there are LARGEST_FILE at most."""
+    if len(data) > LARGEST_FILE:
+        raise CorpusError(f"more than the {LARGEST_FILE} bytes that are read")
     try:
         source = data.decode("utf-8")
     except UnicodeDecodeError:

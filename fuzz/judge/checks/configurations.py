@@ -13,7 +13,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.rate import Rate
 
-MOST = 8
+MOST_CONFIGURATIONS = 8
 """Configurations that are tried."""
 WINNERS = 4
 """Configurations that win a benchmark, the first and the last among them."""
@@ -23,8 +23,8 @@ AFTER_BENCHMARK = (
 
 
 def configuration_cases(cases: list[Case], count: int) -> Iterator[Case]:
-    """The cases with each configuration but the first, which has been tried; with at most MOST of them."""
-    for number in range(1, min(count, MOST)):
+    """The cases with each of MOST_CONFIGURATIONS at most, but for the first one, which has been tried."""
+    for number in range(1, min(count, MOST_CONFIGURATIONS)):
         for case in cases:
             yield with_launch(case, LaunchOptions(config=number))
 

@@ -18,7 +18,7 @@ from fuzz.judge.processes.requests import Outputs, SolutionReport, TensorWords, 
 from fuzz.judge.result.judgement import LAUNCHES, Evidence
 from fuzz.judge.script import RACES, WAITS
 from fuzz.model.case import Call, Case
-from fuzz.model.finding import finding_order
+from fuzz.model.finding import filing_order
 
 FILLS = (0, 1)
 """What unwritten memory holds beside poison where launches are left out: numbers that change no sum or product."""
@@ -122,7 +122,7 @@ def find_lost_updates(worker: IsolatedWorker, case: Case, solution: Path) -> Ite
     races = [one for one in ran.findings if one.symptom in RACES]
     updated = set.intersection(*({one.outputs for one in races if one.symptom == symptom} for symptom in RACES))
     places = {one.source_line: one for one in reversed(races) if one.outputs in updated}
-    for finding in sorted(places.values(), key=finding_order):
+    for finding in sorted(places.values(), key=filing_order):
         yield Evidence(
             finding.oracle, finding.outputs, finding.symptom, finding.message, "medium", "ordinary", case,
             details=(f"at {finding.source_line}", "programs that run at once lose updates"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fuzz.corpus.codec.strict import LARGEST, TypedLoader, decode, parse
+from fuzz.corpus.codec.strict import LARGEST_FILE, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
@@ -29,7 +29,7 @@ NAMES = [f"data{index}" for index in range(64)]
 def read_task(folder: Path) -> Mapping[str, Any]:
     """What task.yml says. Raises UsageError where it cannot be read."""
     try:
-        task = parse(decode(read_file(folder / "task.yml", LARGEST + 1)), TypedLoader)
+        task = parse(decode(read_file(folder / "task.yml", LARGEST_FILE + 1)), TypedLoader)
         if not isinstance(task, dict) or not task.get("tests") or "files" not in task:
             raise ValueError("it has no files or no tests")
     except (OSError, ValueError) as error:

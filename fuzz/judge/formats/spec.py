@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz.corpus.codec.strict import LARGEST, TypedLoader, decode, parse
+from fuzz.corpus.codec.strict import LARGEST_FILE, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.problem.description import Variant
@@ -109,7 +109,7 @@ def find_spec(problem: Path, given: Path | None) -> Path | None:
 def read_spec(path: Path) -> Spec:
     """The spec of a file. Raises UsageError where it is none."""
     try:
-        return make_spec(parse(decode(read_file(path, LARGEST + 1)), TypedLoader))
+        return make_spec(parse(decode(read_file(path, LARGEST_FILE + 1)), TypedLoader))
     except (OSError, UsageError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else one_line(error)
         raise UsageError(f"{path} is no spec of a problem: {reason}") from None

@@ -40,7 +40,7 @@ Expressions = Mapping[str, tuple[str, ...]]
 Measure = Callable[[Dims], Shapes]
 NARROW_SAMPLE = 64
 """Values of 16 bits of which at most one in ten is equal to another by chance."""
-LARGEST, LARGEST_TENSOR = 1 << 14, 1 << 20
+LARGEST_DIM, LARGEST_TENSOR = 1 << 14, 1 << 20
 """The largest size that a dim is given, and the elements of a tensor at it."""
 
 
@@ -147,7 +147,7 @@ def largest_size(name: str, probe: Dims, free: Mapping[str, int], shapes: Expres
     A size that shrinks as the dim grows is still positive there, every other dim as in the probe.
     """
     size = 1
-    while size < LARGEST:
+    while size < LARGEST_DIM:
         alone, beside = ({**others, name: 2 * size} for others in (dict.fromkeys(free, 1), probe))
         if any(math.prod(resolve(shape, alone)) > LARGEST_TENSOR for shape in shapes.values()):
             break

@@ -17,13 +17,13 @@ OPERATIONS = {False: FLOPS, True: 1 << 32}
 """Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
 COMPARING_SECONDS = 2.0
 """Processor seconds that a comparison with the reference may take at the dims of the cases after the first ones."""
-SMALLEST = 16
+SMALLEST_DIM = 16
 """Dims are not halved below it."""
 
 
 def halved(description: ProblemDescription, dims: Mapping[str, int]) -> dict[str, int]:
     """The dims with each free one halved, as far as the problem takes it."""
-    return {**dims, **{one.name: one.clamp(max(dims[one.name] // 2, SMALLEST)) for one in description.sizes}}
+    return {**dims, **{one.name: one.clamp(max(dims[one.name] // 2, SMALLEST_DIM)) for one in description.sizes}}
 
 
 def name_changed(dims: Mapping[str, int], own: Mapping[str, int]) -> str:

@@ -38,13 +38,13 @@ from fuzz.judge.processes.requests import (
 from fuzz.judge.result.judgement import SOLUTION
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.finding import Verdict, finding_order
+from fuzz.model.finding import Verdict, filing_order
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, OutOfMemory, Raised, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
-from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGroup, Report, report_outcome
+from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGroup, Report, report_of_outcome
 
 PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""
@@ -262,7 +262,7 @@ class IsolatedWorker:
         settings = [self.problem.setting(call.dims) for call in case.calls]
         for setting in settings:
             if isinstance(setting, Refusal):
-                return report_outcome(Rejected(setting.text))
+                return report_of_outcome(Rejected(setting.text))
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
         request = RunSolution(
@@ -273,17 +273,17 @@ class IsolatedWorker:
         assert isinstance(answer, SolutionReport | WorkerCrash)
         if isinstance(answer.outcome, OutOfMemory) and not steps and (reason := self.find_shortage(case)):
             self.log.shortage = self.log.shortage or reason
-            return report_outcome(Rejected(reason))
+            return report_of_outcome(Rejected(reason))
         if isinstance(answer, WorkerCrash):
-            return report_outcome(answer.outcome)
+            return report_of_outcome(answer.outcome)
         if isinstance(answer.outcome, Raised | Rejected) and (reason := self.find_refusal(case)):
             self.log.add(case, replace(answer, outcome=NotRun(reason)))
-            return report_outcome(Rejected(reason))
+            return report_of_outcome(Rejected(reason))
         self.log.add(case, answer)
         if answer.in_tf32 and (self.problem.description or self.description).dot != "tf32":
             self.take(replace(self.description, dot="tf32"))
             self.compared.clear()
-        return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
+        return answer if isinstance(answer.outcome, Returned) else report_of_outcome(answer.outcome)
 
     def find_refusal(self, case: Case) -> str:
         """Why the problem's own code refuses a call of a case, which then shows nothing of the solution; or nothing."""
@@ -306,9 +306,9 @@ class IsolatedWorker:
         if isinstance(compared, Refusal):
             # Where the machine lacks something for now, it is worth trying again.
             lacking = compared.kind == NotRun.__name__
-            return report_outcome(NotRun(compared.text) if lacking else Rejected(compared.text))
+            return report_of_outcome(NotRun(compared.text) if lacking else Rejected(compared.text))
         findings = [*ran.findings, *([compared.finding] if compared.finding else [])]
-        findings.sort(key=finding_order)
+        findings.sort(key=filing_order)
         return Report("returned", False, tuple(findings), (), compared.worst)
 
     def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> OutputComparison | Refusal:

@@ -54,7 +54,7 @@ from fuzz.oracles.diagnosis.input_precision import ADVICE
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.dispatch import NoRule
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import EagerError
+from fuzz.worker.protocol import EagerDeviation
 from fuzz.worker.system import resident
 
 LEAST_WORK, STATED_WORK = Work(1 << 20, 1 << 27), Work(1 << 23, 1 << 28)
@@ -176,7 +176,7 @@ class ProblemHandler:
             if isinstance(error.__cause__, NoRule) and not request.case.last.cotangents:
                 raise NotComparable(str(error.__cause__)) from None
             return OutputComparison(None, own_rule=own_rule, refusal=str(error))
-        return OutputComparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
+        return OutputComparison(finding, exam.worst, self.eager_deviation(request.case, eager, finding), own_rule)
 
     def measure_memory(self, case: Case) -> int:
         """The bytes by which this process grows while it runs the problem's own code on a case.
@@ -210,13 +210,15 @@ class ProblemHandler:
         found = gradients(compute, tensors, {name: value.to(dtype) for name, value in cotangents.items()})
         return {name: value.detach() for name, value in found.items()}
 
-    def eager_error(self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None) -> EagerError | None:
+    def eager_deviation(
+        self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None
+    ) -> EagerDeviation | None:
         """The error over the bound of the problem's own code, where it is wrong in an output of a finding as well."""
         own = check_call(self.examination(case, eager), 0) if finding is not None else None
         if own is None or finding is None or not set(own.outputs) & set(finding.outputs):
             return None
         floats = [value.dtype for value in eager.values() if value.is_floating_point()]
-        return EagerError(DTYPE_NAMES[floats[0]] if floats else "", own.ratio, own.symptom)
+        return EagerDeviation(DTYPE_NAMES[floats[0]] if floats else "", own.ratio, own.symptom)
 
     def diagnose(self, request: DiagnoseOutputs) -> tuple[str, ...]:
         pairs = (request.case, request.outputs), (request.least, request.least_outputs)

@@ -17,7 +17,7 @@ from fuzz.judge.problem.description import ProblemDescription, Setting
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Outcome
-from fuzz.worker.protocol import EagerError
+from fuzz.worker.protocol import EagerDeviation
 
 PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
 SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
@@ -139,7 +139,7 @@ class OutputComparison:
 
     finding: Finding | None
     worst: float = 0.0
-    eager: EagerError | None = None
+    eager: EagerDeviation | None = None
     own_rule: bool | None = None
     refusal: str = ""
     seconds: float = 0.0

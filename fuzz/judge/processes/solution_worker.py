@@ -144,7 +144,7 @@ class SolutionHandler:
         return replace(
             report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
             renamed=self.solution.renamed, only_copies=log.copying > 0 and not log.computing,
-            in_tf32=log.tf32.is_asked, configs=autotune.count_configs(), written=tuple(log.written or ()),
+            in_tf32=log.tf32.may_use_tf32, configs=autotune.count_configs(), written=tuple(log.written or ()),
         )  # fmt: skip
 
     def run_once(self, request: RunSolution) -> SolutionReport:

@@ -17,12 +17,12 @@ from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, with_gradients, working_dtype
-from fuzz.worker.protocol import CompareEager, EagerError
+from fuzz.worker.protocol import CompareEager, EagerDeviation
 
 LAST = len(STAGES) - 1
 
 
-def compare_eager(exam: Examination, request: CompareEager) -> EagerError | None:
+def compare_eager(exam: Examination, request: CompareEager) -> EagerDeviation | None:
     """The error of eager PyTorch in some outputs of a call. None where nothing is to be compared with."""
     target = exam.target
     if not isinstance(exam.outcome, Returned) or target.reference is None or target.contract.kind == "bitwise":
@@ -43,7 +43,7 @@ def compare_eager(exam: Examination, request: CompareEager) -> EagerError | None
         return None
     symptoms = [int(one.symptom[one.symptom > 0].min()) for one in compared if one.wrong]
     symptom = SYMPTOMS[min(symptoms) - 1] if symptoms else ""
-    return EagerError(name, max(one.worst for one in compared), symptom)
+    return EagerDeviation(name, max(one.worst for one in compared), symptom)
 
 
 def run_eager(exam: Examination, index: int, dtype: torch.dtype) -> Mapping[str, torch.Tensor]:

@@ -17,7 +17,7 @@ from fuzz.reference.envelope import UNIT64, Expected, Precision
 
 COARSE = 2.0**-6
 """Error relative to the output from which on a value tells little about it: bfloat16 rounds to 2^-9."""
-NEAR = 64.0
+NEAR_REFERENCE = 64.0
 """How many times float64's own error, as few members see it, an output may be from the reference."""
 BETTER = 16.0
 """How much nearer to the exact value than the reference an output has to be."""
@@ -33,7 +33,7 @@ def suspect_reference(output: torch.Tensor, expected: Expected, precision: Preci
     coarse = own * (unit / COARSE) > size
     if not bool(coarse.any()):
         return coarse
-    near = (output.double() - expected.value).abs() <= own * (unit * NEAR)
+    near = (output.double() - expected.value).abs() <= own * (unit * NEAR_REFERENCE)
     return coarse & near & (size >= least(DTYPE_NAMES[output.dtype])) & torch.isfinite(own)
 
 

@@ -9,7 +9,7 @@ from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 CLEAR = 16.0
 """By how many times a value must exceed its bound for its factor to be known."""
-NEAR = 1e-3
+NEAR_FACTOR = 1e-3
 """Relative distance within which a factor is taken for a named one; the fit itself is held to the bound."""
 
 
@@ -41,8 +41,8 @@ def describe_factor(output: str, text: str) -> str:
 
 
 def name_factor(ratio: float, dims: Mapping[str, int]) -> list[tuple[float, str]]:
-    """(factor, its text) of the known factors within NEAR, simplest first, then of the number itself."""
-    near = [(value, text) for value, text in known_factors(dims) if value and abs(ratio / value - 1) < NEAR]
+    """(factor, its text) of the known factors within NEAR_FACTOR, simplest first, then of the number itself."""
+    near = [(value, text) for value, text in known_factors(dims) if value and abs(ratio / value - 1) < NEAR_FACTOR]
     return [*near, (ratio, format_factor(ratio))]
 
 

@@ -8,7 +8,7 @@ import torch
 
 from fuzz.oracles.diagnosis.context import DiagnosisContext
 
-ENOUGH = 8
+FEWEST_ELEMENTS = 8
 """Elements, rows or columns that a statement about a place must rest on, wrong and right ones together."""
 
 
@@ -16,7 +16,7 @@ def match_input_interval(context: DiagnosisContext, output: str) -> str:
     """An interval of one input of the same shape that holds the wrong elements and no right one."""
     wrong = context.wrong[output].reshape(-1)
     for name, values in context.inputs.items():
-        if values.shape != context.got[output].shape or wrong.numel() < ENOUGH or bool(wrong.all()):
+        if values.shape != context.got[output].shape or wrong.numel() < FEWEST_ELEMENTS or bool(wrong.all()):
             continue
         x = values.reshape(-1)
         low, high = float(x[wrong].min()), float(x[wrong].max())
@@ -58,7 +58,7 @@ def match_rows_or_columns(context: DiagnosisContext, output: str) -> str:
         others = [dim for dim in range(wrong.dim()) if dim != axis]
         hit = wrong.amax(others) if others else wrong
         places, size = hit.nonzero().flatten().tolist(), hit.numel()
-        if len(places) == size or size < ENOUGH:
+        if len(places) == size or size < FEWEST_ELEMENTS:
             continue
         if place := describe_places(places, size, what):
             inside = wrong.numel() * len(places) // size

@@ -21,7 +21,7 @@ from fuzz.oracles.execution.examination import Examination, ExpectedByCall, Repl
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.profile import measured
 
-LARGEST = 1 << 26
+LARGEST_ARGUMENTS = 1 << 26
 """Bytes that the arguments of replicas may have together."""
 
 
@@ -101,7 +101,7 @@ def record_and_replay(
 
     (None, None) where launches cannot be replayed, or do not give the first replica the outputs of its run.
     """
-    trace = None if sum(part.nbytes for part in values.values()) > LARGEST else record_trace(ran)
+    trace = None if sum(part.nbytes for part in values.values()) > LARGEST_ARGUMENTS else record_trace(ran)
     replayed = replay(backend, trace, values, orders) if trace else None
     return (trace, replayed) if replayed is not None and matches_single_run(replayed, 0, outputs) else (None, None)
 

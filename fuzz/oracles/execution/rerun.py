@@ -18,7 +18,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
-from fuzz.oracles.execution.replicas import LARGEST, call_structure, record_and_replay, replay
+from fuzz.oracles.execution.replicas import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _replay_all(requests: Sequence[Request]) -> dict[int, ReplayResult]:
     for structure, numbers in groups.items():
         while numbers:
             sizes = accumulate(_size(requests[number][1]) for number in numbers)
-            count = max(1, sum(size <= LARGEST for size in sizes))
+            count = max(1, sum(size <= LARGEST_ARGUMENTS for size in sizes))
             chosen, numbers = numbers[:count], numbers[count:]
             replayed = _replay(structure, [requests[number] for number in chosen])
             found.update(zip(chosen, replayed, strict=False))

@@ -35,7 +35,7 @@ UNARY = (
 """Functions of one number that every arithmetic has, by their names in aten."""
 BINARY = "pow remainder fmod atan2 hypot".split()
 """Functions of two numbers that every arithmetic has, besides add, sub, mul and div."""
-LARGEST = float.fromhex("0x1.fffffffffffffp1023")
+LARGEST_DOUBLE = float.fromhex("0x1.fffffffffffffp1023")
 CHUNK = 64
 """Elements between two looks at the clock."""
 
@@ -49,7 +49,7 @@ def to_double(x: Number) -> float:
     near = float(x)
     if near == 0 and x != 0:
         return math.copysign(5e-324, 1 if x > 0 else -1)
-    return min(max(near, -LARGEST), LARGEST)
+    return min(max(near, -LARGEST_DOUBLE), LARGEST_DOUBLE)
 
 
 def object_array(values: Sequence[Any], shape: Sequence[int]) -> Array:

@@ -20,7 +20,7 @@ from fuzz.reference.exact.arithmetic import Array, Number, RealArithmetic
 
 __all__ = ["RULES", "ExactMode", "ExactTensor", "from_array", "make_view"]
 
-LARGEST = 1 << 18
+LARGEST_TENSOR = 1 << 18
 """Elements of the largest tensor that is computed."""
 RULES = RuleTable(lambda func: f"no rule for {func}")
 """How each operation applies to exact tensors."""
@@ -124,5 +124,5 @@ def from_array(values: Any) -> ExactTensor:
 
 
 def _check_size(size: int) -> None:
-    if size > LARGEST:
+    if size > LARGEST_TENSOR:
         raise Unadjudicated(f"too large: a tensor of {size} elements")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 Ticks = tuple[tuple[float, str], ...]
 MAX_TICKS = 7
 """Ticks of an axis."""
-SMALLEST = 1e-300
+SMALLEST_DRAWN = 1e-300
 """Values that are not larger are drawn as 0."""
 LABEL_GAP = 0.05
 """Share of an axis that two labels need between them."""
@@ -68,7 +68,7 @@ Scale = Linear | SymLog
 
 def nice_step(step: float) -> float:
     """The least of 1, 2, 5 times a power of ten that is not less than a step."""
-    power = max(10.0 ** math.floor(math.log10(step)), SMALLEST)
+    power = max(10.0 ** math.floor(math.log10(step)), SMALLEST_DRAWN)
     return next(times * power for times in (1, 2, 5, 10) if times * power >= step * (1 - 1e-12))
 
 
@@ -82,12 +82,12 @@ def scale_of_values(values: Iterable[float]) -> Scale:
     """A scale for an argument's values: linear, unless they are so far apart that most would lie on one spot."""
     finite = sorted(value for value in values if math.isfinite(value))
     # What is smaller than any float32 is 0 here: an axis of float64's subnormals has no steps.
-    sizes = sorted(abs(value) for value in finite if abs(value) > SMALLEST)
+    sizes = sorted(abs(value) for value in finite if abs(value) > SMALLEST_DRAWN)
     if not sizes:
         return Linear(-1.0, 1.0)
     middle = sizes[len(sizes) // 2]
     if sizes[-1] > 1e4 * middle or sizes[-1] > 1e300:
-        return SymLog(max(10.0 ** math.floor(math.log10(sizes[0])), SMALLEST), sizes[-1])
+        return SymLog(max(10.0 ** math.floor(math.log10(sizes[0])), SMALLEST_DRAWN), sizes[-1])
     low, high = finite[0], finite[-1]
     room = (high - low) * 0.02 or abs(high) * 0.5
     return Linear(low - room, high + room)
@@ -95,10 +95,10 @@ def scale_of_values(values: Iterable[float]) -> Scale:
 
 def scale_of_errors(values: Iterable[float]) -> SymLog:
     """A scale for errors or bounds: 0, then logarithmic from the smallest to the largest finite one."""
-    positive = sorted(value for value in values if math.isfinite(value) and value > SMALLEST)
+    positive = sorted(value for value in values if math.isfinite(value) and value > SMALLEST_DRAWN)
     if not positive:
         return SymLog(1.0, 10.0, positive=True)
-    unit = max(10.0 ** math.floor(math.log10(positive[0])), SMALLEST)
+    unit = max(10.0 ** math.floor(math.log10(positive[0])), SMALLEST_DRAWN)
     return SymLog(unit, min(max(positive[-1] * 2, unit * 10), sys.float_info.max), positive=True)
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject
-from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
+from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject, filing_order
+from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
 from fuzz.triage.between import cases_between
 from fuzz.triage.bug import NONFINITE, Bug, Example, Sighting
@@ -92,12 +92,12 @@ class Attribution:
         """Those of a finding's subjects that a bug explains."""
         if bug.finding.shares_place(finding) or self._compares_with_wrong_run(bug, case, finding):
             return finding.subjects
-        if bug.finding.is_other_fault(finding) or not finding.is_beyond(bug.sought):
+        if bug.finding.is_other_fault(finding) or not finding.meets(bug.sought):
             return frozenset()
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
-        if part is None and filing_order(bug.finding) < filing_order(finding) and self.triage.find_triggers(bug):
+        if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
             part = finding
         if part is None or not self.triage.find_triggers(bug):
             return part.subjects if part else frozenset()
@@ -330,11 +330,6 @@ class Attribution:
 
     def _order(self, bug: Bug) -> tuple[object, ...]:
         return (bug.filing_order, *sort_key(bug.case, self.target.defaults))
-
-
-def filing_order(finding: Finding) -> int:
-    """The place of a finding's oracle in the order of filing: what is filed earlier may cause what is filed later."""
-    return ORACLE_NAMES.index(finding.oracle)
 
 
 def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:

@@ -11,7 +11,7 @@ from fuzz.backends.reached_functions import all_names, find_functions, reference
 from fuzz.model.case import Case, LaunchOptions
 from fuzz.model.edit import with_launch
 
-SHARE = 4
+ONE_PLAN_IN = 4
 """One plan in so many has launch options: each configuration is compiled on its own."""
 MULTIPROCESSORS = (None, None, 1, 16, 108, 132)
 """None, the least, and those of a small GPU, an A100 and an H100 (SXM)."""
@@ -34,7 +34,7 @@ class LaunchSpace:
     def draw(self, case: Case, key: str) -> Case:
         """Now and then the case with launch options, which depend on `key` alone."""
         random = Random(f"launch {key}")
-        if not self or random.randrange(SHARE):
+        if not self or random.randrange(ONE_PLAN_IN):
             return case
         config = random.randrange(1, self.configs) if self.configs > 1 else None
         if not self.asks_device:

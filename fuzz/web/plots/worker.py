@@ -28,7 +28,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import SweepPlan, choose_arguments, elementwise_dim
-from fuzz.sweep.sweep_counts import NEAR
+from fuzz.sweep.sweep_counts import NEAR_VIEW
 from fuzz.sweep.ulps import ulps
 from fuzz.target import loader
 from fuzz.target.spec import Launcher, Target
@@ -146,7 +146,7 @@ class PlotWorker:
 
 
 def sample_around(x: float, kind: DType) -> Bits:
-    """Words of MAX_POINTS values, evenly from -NEAR to NEAR, or further out where x lies there, and of x itself."""
-    reach = NEAR if not math.isfinite(x) or abs(x) < NEAR else min(2 * abs(x), kind.largest)
+    """Words of MAX_POINTS values, evenly within NEAR_VIEW of 0, or further out where x lies there, and of x itself."""
+    reach = NEAR_VIEW if not math.isfinite(x) or abs(x) < NEAR_VIEW else min(2 * abs(x), kind.largest)
     points = np.append(np.linspace(-reach, reach, MAX_POINTS), x if math.isfinite(x) else 0.0)
     return to_bits(np.sort(points), kind)

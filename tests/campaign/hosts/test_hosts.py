@@ -43,7 +43,7 @@ def run_host(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
 def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts_module, "LARGEST", 1 << 16)
+    monkeypatch.setattr(hosts_module, "LARGEST_LOG", 1 << 16)
     prints = "for _ in range(1000): print('x' * 10_000, file=sys.stderr)\nprint('the end', file=sys.stderr)"
     program = f"import sys\n{SENDS_READY}\n{prints}"
     assert run_host(program, tmp_path, monkeypatch) == [Ready(), HostDied("exit status 0")]

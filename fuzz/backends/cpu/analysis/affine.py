@@ -18,7 +18,7 @@ from fuzz.backends.cpu.frontend.ir import Op, Value
 
 LIMIT = 2**62
 # Longer expressions than this cost more than they save.
-LONGEST = 600
+LONGEST_TEXT = 600
 
 
 class CExpression(str):
@@ -66,7 +66,7 @@ def checked_call(name: str, first: Term, second: Term, bits: int = 63) -> CExpre
 
 
 def limited(text: str, bits: int) -> CExpression:
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_TEXT:
         raise TooLong
     return CExpression(text, bits)
 

@@ -17,45 +17,50 @@ from fuzz.backends.cpu.codegen.operands import FastPath, LoopNest, Operand, Unif
 from fuzz.backends.cpu.frontend.ir import Location, Op, Value
 
 OPERATORS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
-LARGEST = 48
-"""Values in one recomputed offset at most."""
+MOST_VALUES = 48
+"""Values of one recomputed offset at most; what lies behind them is taken as it is."""
+DEEPEST = 16
+"""Operations on the way from an offset to a scalar that it is made of, at most."""
 
 
 @dataclass(slots=True)
 class WideOffset:
-    """Recomputes one value in 64 bits. `leaves` are the values that it takes as they are; `location` is that of the
-    outermost 32-bit operation, None where there is none."""
+    """Writes the C that recomputes one value in 64 bits.
+
+    `leaves` are the values that it takes as they are, `visited` counts all values. `location` is that of the outermost
+    32-bit operation, None where there is none.
+    """
 
     lowering: Lowering
     leaves: list[tuple[Value, Operand]] = field(default_factory=list)
     location: Location | None = None
-    size: int = 0
+    visited: int = 0
 
     def text(
-        self, value: Value, index: Index, loop: LoopNest | None, function: IndexFunction = lambda index: index
+        self, value: Value, index: Index, loop: LoopNest | None, index_of_lane: IndexFunction = lambda index: index
     ) -> str:
-        """The value at an index in 64 bits; `function` gives the index from that of the lane."""
-        self.size += 1
+        """The value at an index in 64 bits; `index_of_lane` gives that index from the lane's."""
+        self.visited += 1
         op = self.lowering.producers.get(value)
-        if op is not None and self.size < LARGEST and value.type.size >= 4:
-            if op.name in OPERATORS or is_shift(op, self.lowering):
-                return self.arithmetic(op, index, loop, function)
+        if op is not None and self.visited < MOST_VALUES and value.type.size >= 4:
+            if op.name in OPERATORS or is_recomputable_shift(op, self.lowering):
+                return self.arithmetic(op, index, loop, index_of_lane)
             if op.definition.index_map is not None and op.operands[0].type.size >= 4:
                 step = make_index_function(op.definition.index_map(op))
-                return self.text(op.operands[0], step(index), loop, lambda i: step(function(i)))
+                return self.text(op.operands[0], step(index), loop, lambda lane: step(index_of_lane(lane)))
         source = self.lowering.operand(value)
-        self.leaves.append((value, indexed_view(value.type, source, function)))
+        self.leaves.append((value, indexed_view(value.type, source, index_of_lane)))
         return f"(i64){source.at(index, loop)}"
 
-    def arithmetic(self, op: Op, index: Index, loop: LoopNest | None, function: IndexFunction) -> str:
+    def arithmetic(self, op: Op, index: Index, loop: LoopNest | None, index_of_lane: IndexFunction) -> str:
         if op.result.type.size == 4 and self.location is None:
             self.location = op.location
-        first, second = (self.text(operand, index, loop, function) for operand in op.operands)
+        first, second = (self.text(operand, index, loop, index_of_lane) for operand in op.operands)
         return f"({first} {OPERATORS.get(op.name, '<<')} {second})"
 
 
-def is_shift(op: Op, lowering: Lowering) -> bool:
-    """A shift to the left by a constant that empties nothing."""
+def is_recomputable_shift(op: Op, lowering: Lowering) -> bool:
+    """Whether it is a 32-bit shift to the left by a constant of less than 31."""
     if op.name != "arith.shli" or op.result.type.size == 8:
         return False
     by = lowering.operand(op.operands[1])
@@ -63,8 +68,12 @@ def is_shift(op: Op, lowering: Lowering) -> bool:
 
 
 def lower_tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
-    """Lowers a `tt.addptr` whose offset is the result of 32-bit arithmetic. False where it is not."""
+    """Lowers a `tt.addptr` whose offset is the result of 32-bit arithmetic; returns whether it is.
+
+    `scale` is C that multiplies an offset in elements by the size of one, such as `` * 4``.
+    """
     offset, shape = op.operands[1], op.result.type.shape
+    # Which leaves the loop has to load is known only once the text is written, which therefore is written twice.
     probe = WideOffset(lowering)
     probe.text(offset, current_index(shape), None if not shape else LoopNest(shape))
     if probe.location is None:
@@ -74,22 +83,23 @@ def lower_tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
     operands = [*lowering.operands(op), *(leaf for _, leaf in probe.leaves if leaf.type.is_tensor)]
     if not shape:
         wide = WideOffset(lowering).text(offset, (), None)
-        lowering.elementwise(op.result, operands, lambda texts: tag_overflow(texts, wide, scale, number))
+        lowering.elementwise(op.result, operands, lambda texts: tag_overflow(texts[0], texts[1], wide, scale, number))
         return True
     loop = lowering.loop_for(shape, operands)
-    texts = [operand.at(current_index(shape), loop) for operand in operands[:2]]
+    pointer, narrow = (operand.at(current_index(shape), loop) for operand in operands[:2])
     wide = WideOffset(lowering).text(offset, current_index(shape), loop)
     name = lowering.identifiers.pick(op.result.name)
-    statement = lowering.add_lane(op.result, name, loop, tag_overflow(texts, wide, scale, number))
+    statement = lowering.add_lane(op.result, name, loop, tag_overflow(pointer, narrow, wide, scale, number))
     conditions = no_overflow_conditions(lowering, offset)
     if conditions is not None:
         loop.add_before(*conditions)
-        statement.fast = FastPath((), f"{texts[0]} + (i64){texts[1]}{scale}")
+        statement.fast = FastPath((), f"{pointer} + (i64){narrow}{scale}")
     return True
 
 
-def tag_overflow(texts: list[str], wide: str, scale: str, number: int) -> str:
-    return f"({texts[0]} + (i64){texts[1]}{scale}) + ({wide} == {texts[1]} ? 0 : TAG({number}))"
+def tag_overflow(pointer: str, narrow: str, wide: str, scale: str, number: int) -> str:
+    """C of a pointer plus an offset, tagged where the offset in 32 bits (`narrow`) differs from that in 64."""
+    return f"({pointer} + (i64){narrow}{scale}) + ({wide} == {narrow} ? 0 : TAG({number}))"
 
 
 def no_overflow_conditions(lowering: Lowering, offset: Value) -> list[str] | None:
@@ -103,10 +113,15 @@ def no_overflow_conditions(lowering: Lowering, offset: Value) -> list[str] | Non
 
 
 def scalar_conditions(lowering: Lowering, value: Value, depth: int = 0) -> Iterator[str]:
-    """That no scalar which the value is made of wrapped around: forms take scalars as they are."""
+    """C conditions that no scalar of which a value is made wrapped around; affine forms take scalars as they are.
+
+    Raises TooLong where scalars may lie deeper than DEEPEST.
+    """
     op = lowering.producers.get(value)
-    if op is None or depth > 16:
+    if op is None:
         return
+    if depth > DEEPEST:
+        raise TooLong
     if value.type.is_tensor:
         for operand in op.operands:
             yield from scalar_conditions(lowering, operand, depth + 1)

@@ -1,4 +1,4 @@
-"""Represents the types of TTIR values, and what they are in C."""
+"""Represents the types of values in TTIR, Triton's intermediate representation, and what they are in C."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class Type:
 
     @property
     def count(self) -> int:
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property

@@ -1,4 +1,9 @@
-"""Defines rules of sums and products: reductions, cumulative ones, matrix products."""
+"""Defines rules of sums and products: reductions, moments, norms, cumulative ones, matrix products.
+
+A rule takes a mode, an operation and its arguments, and computes on arrays of exact numbers. Where an operation is
+defined by simpler ones, the rule is a formula over tensors, whose operations have rules themselves; it may ignore a
+dtype, as exact numbers have none.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,8 @@ def _axes(dim: Any, rank: int) -> list[int]:
     """Axes of a reduction's dims: None and [] mean all."""
     if dim is None or (isinstance(dim, list | tuple) and not dim):
         return list(range(rank))
-    return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)] if rank else []
+    dims = [dim] if isinstance(dim, int) else dim
+    return [d % rank for d in dims] if rank else []
 
 
 def _arguments(mode: ExactMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, list[int], bool]:
@@ -33,7 +39,7 @@ def _arguments(mode: ExactMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def sum_(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sum."""
+    """Rule of aten::sum."""
     return from_array(mode.arithmetic.total(*_arguments(mode, args, kwargs)))
 
 
@@ -45,7 +51,7 @@ def mean(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
 
 
 def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """prod."""
+    """Rule of aten::prod."""
     x, axes, keepdim = _arguments(mode, args, kwargs)
     for axis in axes:
         ones = mode.arithmetic.array(np.ones([1 if d == axis else n for d, n in enumerate(x.shape)]))
@@ -55,28 +61,29 @@ def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
 
 
 def cumulative(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """cumsum, cumprod."""
+    """Rule of aten::cumsum and aten::cumprod."""
     out = mode.array(args[0]).copy()
     if not out.ndim:
         return from_array(out)
-    rows, name = np.moveaxis(out, args[1], 0), "add" if func._schema.name == "aten::cumsum" else "mul"
+    rows = np.moveaxis(out, args[1], 0)
+    name = "add" if func._schema.name == "aten::cumsum" else "mul"
     for i in range(1, len(rows)):
         rows[i : i + 1] = mode.arithmetic.map(name, rows[i - 1 : i], rows[i : i + 1])
     return from_array(out)
 
 
 def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mm, bmm, mv, dot."""
+    """Rule of aten::mm, bmm, mv, dot and vdot."""
     a, b = mode.array(args[0]), mode.array(args[1])
-    vectors = (a.ndim == 1, b.ndim == 1)
-    a = a[None, :] if vectors[0] else a
-    b = b[:, None] if vectors[1] else b
+    added_axes = (-2,) * (a.ndim == 1) + (-1,) * (b.ndim == 1)
+    a = a[None, :] if a.ndim == 1 else a
+    b = b[:, None] if b.ndim == 1 else b
     products = mode.arithmetic.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
     out = mode.arithmetic.total(products, [products.ndim - 1])
-    return from_array(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
+    return from_array(out.squeeze(added_axes))
 
 
-def moments(root: bool, both: bool) -> Rule:
+def moments(as_deviation: bool, with_mean: bool) -> Rule:
     """Rule of var, std, var_mean, std_mean (x, dim, *, correction, keepdim)."""
 
     def formula(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
@@ -85,14 +92,14 @@ def moments(root: bool, both: bool) -> Rule:
         count = int(np.prod([x.shape[d] for d in axes], dtype=int))
         d = x - center
         out = (d * d).sum(axes, keepdim) / max(count - (1 if correction is None else correction), 0)
-        out = out.sqrt() if root else out
-        return (out, center if keepdim or not axes else center.squeeze(axes)) if both else out
+        out = out.sqrt() if as_deviation else out
+        return (out, center if keepdim or not axes else center.squeeze(axes)) if with_mean else out
 
     return from_formula(formula)
 
 
 def norm(x: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """linalg_vector_norm."""
+    """Formula of aten::linalg_vector_norm."""
     axes = _axes(dim, x.dim())
     if order in (float("inf"), float("-inf")):
         return x.abs().amax(axes, keepdim) if order > 0 else x.abs().amin(axes, keepdim)
@@ -137,6 +144,6 @@ def register() -> None:
     RULES.register(from_formula(nansum), "nansum")
     RULES.register(from_formula(logsumexp), "logsumexp.default")
     RULES.register(from_formula(logcumsumexp), "logcumsumexp.default")
-    for root, name in enumerate(("var", "std")):
-        RULES.register(moments(bool(root), False), f"{name}.correction")
-        RULES.register(moments(bool(root), True), f"{name}_mean.correction")
+    for name, as_deviation in (("var", False), ("std", True)):
+        RULES.register(moments(as_deviation, with_mean=False), f"{name}.correction")
+        RULES.register(moments(as_deviation, with_mean=True), f"{name}_mean.correction")
