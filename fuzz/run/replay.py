@@ -14,7 +14,7 @@ from fuzz import corpus
 from fuzz.backends import DEFAULT
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
-from fuzz.model.oracle_specs import ACCURACY, SAMPLED_ORACLES
+from fuzz.model.oracle_specs import ACCURACY, FAULT, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, fork_worker_server, serve_target
@@ -29,35 +29,41 @@ from fuzz.worker.target_server import TargetServer
 
 @dataclass(frozen=True)
 class ReplayedEntry:
-    """An entry, its target, the backend that ran it, and whether the case still shows what it was saved for."""
+    """An entry, its target, the backend that ran it, and whether the case still shows what it was saved for.
+
+    `failure` says how the launcher failed where it shows something else: then it does not agree, either.
+    """
 
     path: Path
     entry: Entry
     target: Target
     backend: str
     reproduced: bool
+    failure: str = ""
 
     @property
     def undecided(self) -> bool:
-        """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
+        """Whether an open entry does not show on a backend that it was not seen on, which decides nothing."""
         seen_on = self.entry.provenance.backend or self.backend
         return self.entry.status == "open" and not self.reproduced and seen_on != self.backend
 
     @property
     def passed(self) -> bool:
         """Whether the entry did what its status says of its own backend; an accepted one may do either."""
-        expected = self.reproduced == (self.entry.status == "open")
+        expected = self.reproduced if self.entry.status == "open" else not (self.reproduced or self.failure)
         return self.entry.status == "accepted" or expected or self.undecided
 
     @property
     def message(self) -> str:
         """What became of it, in one line."""
         if self.undecided:
-            return f"open, seen on {self.entry.provenance.backend}; agrees on {self.backend}"
+            return f"open, seen on {self.entry.provenance.backend}; {self.failure or 'agrees'} on {self.backend}"
         if self.passed:
-            return f"{self.entry.status}, {'disagrees' if self.reproduced else 'agrees'}"
+            return f"{self.entry.status}, {'disagrees' if self.reproduced else self.failure or 'agrees'}"
         if self.reproduced:
             return f"marked {self.entry.status}, but it disagrees again"
+        if self.failure:
+            return f"marked {self.entry.status}, but it ends otherwise now: {self.failure}"
         return f"marked {self.entry.status}, but it agrees now; fuzz mark {shell_quote(str(self.path))} fixed --why .."
 
 
@@ -129,7 +135,7 @@ def replay_entry(
     """Replays one entry on a backend."""
     backend = choose_backend(backend)
     name, loaded = load_target_of(entry, path, target)
-    return ReplayedEntry(path, entry, loaded, backend, reproduces(entry, name, loaded, backend, servers))
+    return ReplayedEntry(path, entry, loaded, backend, *run_again(entry, name, loaded, backend, servers))
 
 
 def load_target_of(entry: Entry, path: Path, target: str) -> tuple[str, Target]:
@@ -151,15 +157,27 @@ def reproduces(entry: Entry, name: str, target: Target, backend: str, servers: S
 
     Of a seed case, whether anything disagrees.
     """
+    return run_again(entry, name, target, backend, servers)[0]
+
+
+def run_again(
+    entry: Entry, name: str, target: Target, backend: str, servers: Servers | None = None
+) -> tuple[bool, str]:
+    """(whether an entry is reproduced, how the launcher failed where it is not: raised, died or hung)."""
+    failure = ""
     with open_triage(entry, name, target, backend, servers) as triage:
         if entry.finding is None:
-            return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
+            return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None, failure
         finding, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
         stateful = len(entry.case.calls) > 1
         least, typical = entry.case, entry.grade.typical if entry.grade else None
-        cases = [case for case in (least, typical and typical.case) if case for _ in range(rate.runs_to_decide)]
-        shown = (triage.examine(case, finding.oracle, clean=True).finding_of(finding.oracle) for case in cases)
-        return any(one is not None and (stateful or one.shares_output(finding)) for one in shown)
+        for case in [case for case in (least, typical and typical.case) if case for _ in range(rate.runs_to_decide)]:
+            report = triage.examine(case, finding.oracle, clean=True)
+            shown, fault = report.finding_of(finding.oracle), report.finding_of(FAULT.name)
+            if shown is not None and (stateful or shown.shares_output(finding)):
+                return True, ""
+            failure = failure or (fault.message if fault else "")
+    return False, failure
 
 
 @contextmanager

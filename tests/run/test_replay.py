@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from fuzz.model.entry import Entry
+from fuzz.model.oracle_specs import FAULT
+from fuzz.model.outcome import Raised
 from fuzz.model.rate import Rate
 from fuzz.model.severity import Grade, TypicalCase
 from fuzz.run import replay
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.protocol import WorkerConfig, fault_finding
 
 
 @pytest.mark.parametrize("shown", [{2}, {5}, {2, 5}, set()])
@@ -24,7 +26,7 @@ def test_an_entry_is_reproduced_where_either_case_shows_it(
     assert entry.finding
     typical = entry.case.with_call(0, replace(entry.case.last, dims={"N": 5}))
     graded = replace(entry, grade=Grade("high", "ordinary", TypicalCase(typical, entry.finding, Rate(1, 2))))
-    reports = {size: SimpleNamespace(finding_of=lambda oracle: entry.finding) for size in shown}
+    reports = {size: SimpleNamespace(finding_of={entry.finding.oracle: entry.finding}.get) for size in shown}
     silent = SimpleNamespace(finding_of=lambda oracle: None)
     triage = SimpleNamespace(examine=lambda case, oracle, clean: reports.get(case.last.dims["N"], silent))
     monkeypatch.setattr(replay, "open_triage", lambda *arguments: nullcontext(triage))
@@ -32,6 +34,23 @@ def test_an_entry_is_reproduced_where_either_case_shows_it(
     assert replay.reproduces(entry, "gelu_bw", gelu, "cpu") == (2 in shown)
     least = graded.typical_entry
     assert least is not None and (least.case, least.typical_entry) == (typical, None)
+
+
+@pytest.mark.parametrize("status", ["open", "fixed"])
+def test_a_launcher_that_fails_now_is_not_taken_for_one_that_agrees(
+    entry: Entry, gelu: Target, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = fault_finding(Raised("ImportError: no such kernel"))
+    assert fault
+    triage = SimpleNamespace(examine=lambda *_, **__: SimpleNamespace(finding_of={FAULT.name: fault}.get))
+    monkeypatch.setattr(replay, "open_triage", lambda *arguments: nullcontext(triage))
+    monkeypatch.setattr(replay, "load_target_of", lambda *arguments: ("gelu_bw", gelu))
+    marked = replace(entry, status=status, provenance=replace(entry.provenance, backend="cpu"))
+    replayed = replay.replay_entry(gelu.path, marked, "cpu")
+    assert (replayed.reproduced, replayed.passed) == (False, False)
+    assert replayed.message == f"marked {status}, but it ends otherwise now: raised ImportError: no such kernel"
+    elsewhere = replace(replayed, entry=replace(marked, provenance=replace(marked.provenance, backend="cuda")))
+    assert ("seen on cuda; raised ImportError" in elsewhere.message) == (status == "open") == elsewhere.passed
 
 
 def test_entries_of_one_target_after_each_other_share_its_server() -> None:
