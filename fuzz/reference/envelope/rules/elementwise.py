@@ -190,7 +190,8 @@ def sigmoid(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
 def reach_integers(noise: MemberNoise, exponent: Tensor) -> Tensor:
     """Exponents, in members that round steps the nearest integer where the bound of the number reaches it.
 
-    Only with integers a negative number has a power, so that rounding decides whether it is NaN.
+    Only with integers a negative number has a power, and -0.0 a sign: rounding decides whether it is NaN, or which
+    infinity it is. A power of 0 is 1 with an exponent that rounds to 0.
     """
     reach, distance = (noise.widen(exponent) - exponent).abs(), (exponent.round() - exponent).abs()
     return torch.where((reach > 0) & (reach >= distance), exponent.round(), exponent)
@@ -202,7 +203,7 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     noise = mode.noise
     base, exponent = align(args, noise.rows)
     if type(args[1]) is EnsembleTensor:
-        exponent = torch.where(torch.as_tensor(base) < 0, reach_integers(noise, exponent), exponent)
+        exponent = torch.where(torch.as_tensor(base) <= 0, reach_integers(noise, exponent), exponent)
     t = func(base, exponent)
     error = noise.precision.error
     if not t.is_floating_point() or (type(args[1]) in (int, float) and args[1] in (0, 1)):
