@@ -17,7 +17,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from itertools import product
 from multiprocessing import get_context
@@ -27,11 +27,13 @@ from typing import Any
 
 import torch
 
+from fuzz.model.dims import evaluate, resolve
+
 DTYPES = ("float32", "bfloat16", "float16")
 CALLS = 2
 """Calls of an operation, at most: those that come first among calls of different forms."""
-SIZES = ((5, 7, 11, 13), (6, 4, 9, 10), (3, 8, 2, 12), (1, 2, 3, 4))
-"""Sizes of the dims at which a call must work for them to be free; the last ones allow a size of 1."""
+SIZES = ((5, 7, 11, 13), (6, 4, 9, 10), (3, 8, 2, 12))
+"""Sizes of the dims at which a call must work for them to be free."""
 LARGEST = 1 << 16
 """Elements of the largest argument."""
 MOVES = {"mul.Tensor", "copy_", "clone", "contiguous", "_to_copy", "zeros", "ones", "full", "arange", "fill_.Scalar"}
@@ -114,21 +116,17 @@ def name_dims(shapes: Mapping[str, Shape], apart: bool) -> tuple[dict[str, list[
     return over, {name: size for size, name in names.items()}
 
 
-def shape_of(texts: list[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(sizes[text] if text in sizes else int(text) for text in texts)
-
-
 def attempt(
     declaration: Declaration, sizes: Mapping[str, int], dtype: torch.dtype, transposed: bool = False
 ) -> list[Any] | None:
     """The results at these sizes, with the first dim the fastest in memory if `transposed`; None where refused."""
     function = find_function(declaration.function)
     assert function is not None
-    if any(math.prod(shape_of(texts, sizes)) > 1 << 20 for texts in declaration.shapes.values()):
+    if any(math.prod(resolve(tuple(texts), sizes)) > 1 << 20 for texts in declaration.shapes.values()):
         return None
     generator = torch.Generator().manual_seed(0)
     tensors = {
-        name: torch.rand(shape_of(texts, sizes), generator=generator).to(dtype)
+        name: torch.rand(resolve(tuple(texts), sizes), generator=generator).to(dtype)
         for name, texts in declaration.shapes.items()
     }
     if transposed:
@@ -146,16 +144,34 @@ def reverse_dims(tensor: torch.Tensor) -> torch.Tensor:
 
 def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
     """Of each dim the least and the largest size: where the operation takes no other sizes, the sample's own."""
-    free: dict[str, int] = {}
+    free = set[str]()
     for place, dim in enumerate(sizes):
-        taken = [attempt(declaration, sizes | {dim: other[place % 4]}, torch.float32) for other in SIZES]
-        if all(one is not None for one in taken[:3]):
-            # An index among the arguments may need more than two.
-            least = range(1 if taken[3] is not None else 2, min(other[place % 4] for other in SIZES[:3]) + 1)
-            free[dim] = next(size for size in least if attempt(declaration, sizes | {dim: size}, torch.float32))
+        taken = (attempt(declaration, sizes | {dim: other[place % 4]}, torch.float32) for other in SIZES)
+        if all(one is not None for one in taken):
+            free.add(dim)
     rank = max([sum(text in free for text in texts) for texts in declaration.shapes.values()], default=1)
     high = round(LARGEST ** (1 / max(rank, 1)))
-    return {dim: (free[dim], high) if dim in free else (size, size) for dim, size in sizes.items()}
+    return {dim: (1, high) if dim in free else (size, size) for dim, size in sizes.items()}
+
+
+def raise_dims(declaration: Declaration) -> dict[str, tuple[int, int]]:
+    """The dims from the least sizes on at which the results have the declared shapes.
+
+    An index or an offset among the arguments needs a size, and a size of 1 may be another case, as it is of squeeze.
+    """
+    sizes, dims = free_sizes(declaration.dims, SIZES[0]), dict(declaration.dims)
+    for dim, (low, high) in declaration.dims.items():
+        while sizes[dim] > low and has_shapes(declaration, sizes | {dim: sizes[dim] - 1}):
+            sizes[dim] -= 1
+        dims[dim] = (sizes[dim], high)
+    return dims
+
+
+def has_shapes(declaration: Declaration, sizes: Mapping[str, int]) -> bool:
+    """Whether the results at these sizes have the declared shapes."""
+    results = attempt(declaration, sizes, torch.float32) or []
+    shapes = {str(place): tuple(result.shape) for place, result in enumerate(results)}
+    return all(shapes.get(place) == resolve(tuple(texts), sizes) for place, texts in declaration.outputs.items())
 
 
 def free_sizes(dims: Mapping[str, tuple[int, int]], sizes: tuple[int, ...]) -> dict[str, int]:
@@ -175,8 +191,6 @@ def find_shape(seen: list[tuple[Mapping[str, int], tuple[int, ...]]]) -> list[st
     shifted = [f"{dim} {sign} {step}" for dim, sign, step in product(dims, "+-", (1, 2, 3, 4))]
     pairs = [f"{left}{sign}{right}" for left, right, sign in product(dims, dims, "*+")]
     halves = [f"{dim}//{factor}" for dim, factor in product(dims, (2, 3))]
-    from fuzz.model.dims import evaluate
-
     texts = []
     for axis, constant in enumerate(single):
         candidates = [constant, *dims, *multiples, *shifted, *pairs, *halves]
@@ -210,7 +224,7 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
     if not any(free) or apart and not all(free):
         return None
     seen = []
-    for numbers in SIZES[:3]:
+    for numbers in SIZES:
         chosen = free_sizes(dims, numbers)
         results = attempt(declaration, chosen, torch.float32)
         if results is None or not all(isinstance(one, torch.Tensor) for one in results):
@@ -230,7 +244,8 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
     gradients = can_be_differentiated([seen[0][1][int(place)] for place in outputs])
     fits = [name for name in DTYPES if attempt(declaration, seen[0][0], getattr(torch, name)) is not None]
     fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
-    return Declaration(**fields)
+    declared = Declaration(**fields)
+    return replace(declared, dims=raise_dims(declared))
 
 
 def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:

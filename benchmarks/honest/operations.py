@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes, shape_of
+from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes
 from fuzz import size, target
 from fuzz.backends import cpu
+from fuzz.model.dims import resolve
 from fuzz.target.arguments import TensorArgument
 
 
@@ -63,7 +64,7 @@ def operations_of(declaration: Declaration) -> set[str]:
     function = find_function(declaration.function)
     assert function is not None
     sizes = free_sizes(declaration.dims, SIZES[0])
-    tensors = {name: torch.rand(shape_of(texts, sizes)) for name, texts in declaration.shapes.items()}
+    tensors = {name: torch.rand(resolve(tuple(texts), sizes)) for name, texts in declaration.shapes.items()}
     with Recorded() as recorded, torch.no_grad():
         apply(declaration, function, tensors)
     return recorded.names

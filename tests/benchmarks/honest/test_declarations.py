@@ -74,6 +74,20 @@ def test_a_dim_is_as_large_as_an_index_among_the_arguments_needs():
     assert made.dims == {"x0_0": (3, 256), "x0_1": (1, 256)}
 
 
+@pytest.mark.parametrize(
+    ("sample", "dims"),
+    [
+        (info("linalg.diagonal", (torch.rand(5, 5), {"offset": 2})), {"D0": (2, 256)}),
+        (info("tensor_split", (torch.rand(3, 5), [2, 4], 1, {})), {"x0_0": (1, 256), "x0_1": (4, 256)}),
+        (info("squeeze", (torch.rand(5, 3), 0, {})), {"x0_0": (2, 256), "x0_1": (1, 256)}),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_results_have_the_declared_shapes_at_the_least_sizes(sample, dims):
+    (made,) = declare(sample)
+    assert made.dims == dims
+
+
 def test_sizes_of_free_dims_differ():
     dims = dict.fromkeys("abcde", (1, 64)) | {"f": (3, 3)}
     assert free_sizes(dims, (5, 7, 11, 13)) == {"a": 5, "b": 7, "c": 11, "d": 13, "e": 6, "f": 3}
