@@ -120,6 +120,7 @@ def declare_one(module: str, library: str, declaration: Declaration, dtype: str)
         dtypes=(dtype,),
         accumulate="inputs",
         layout="envelope",
+        deterministic=library != "torch" or "PyTorch promises it where use_deterministic_algorithms asks for it",
         reference=reference,
         differentiable=outputs if declaration.gradients and library == "torch" else None,
         dims=tuple(size(name, *limits) for name, limits in declaration.dims.items()),

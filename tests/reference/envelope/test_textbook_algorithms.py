@@ -206,6 +206,19 @@ def test_usual_rewritings_of_functions_are_inside(name: str, ratio: Any) -> None
     assert worst(reference, kernel, ARGUMENTS.astype(F), ratio) <= 1
 
 
+@pytest.mark.parametrize("decimals", [3, 0, -1])
+def test_rounding_to_decimals_rounds_twice_more(decimals: int, ratio: Any) -> None:
+    """As torch rounds: a bfloat16 of 3.0 to three decimals is 3.015625."""
+    x = torch.linspace(-40, 40, 321, dtype=torch.bfloat16)
+    power = torch.tensor(10.0 ** abs(decimals), dtype=torch.bfloat16)
+    got = (x * power).round() / power if decimals >= 0 else (x / power).round() * power
+    reference = elementwise(lambda x: torch.round(x, decimals=decimals))
+    expected = evaluate(reference, {"x": x}, make_precision("libm", "bfloat16"), members=80)["y"]
+    assert float(ratio(got, expected)) <= 1
+    wrong = torch.where(x == 3.0, 3.5 if decimals >= 0 else 10.0, got)
+    assert float(ratio(wrong, expected)) > 1
+
+
 def log_softmax(x: torch.Tensor) -> dict[str, torch.Tensor]:
     """Rows."""
     return {"y": torch.log_softmax(x, -1)}

@@ -195,6 +195,12 @@ def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) 
     return x * beta + torch.outer(a, b) * alpha
 
 
+def round_to_decimals(x: Tensor, *, decimals: int) -> Tensor:
+    """round(x*10^decimals)/10^decimals, in torch's order of operations."""
+    power = 10.0 ** abs(decimals)
+    return (x * power).round() / power if decimals >= 0 else (x / power).round() * power
+
+
 def logaddexp(x: Tensor, y: Tensor) -> Tensor:
     """max + log1p(exp(-|x - y|)); an infinite maximum as it is."""
     top = torch.maximum(x, y)
@@ -231,7 +237,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "celu": celu, "leaky_relu": leaky_relu, "leaky_relu_backward": leaky_relu_backward,
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
-    "logaddexp": logaddexp, "xlogy.Tensor": xlogy, "glu": glu, "glu_backward": glu_backward,
+    "round.decimals": round_to_decimals, "logaddexp": logaddexp, "xlogy.Tensor": xlogy, "glu": glu,
+    "glu_backward": glu_backward,
 }  # fmt: skip
 
 # Operations taken from torch's own decompositions, which are sums and products that need no care.

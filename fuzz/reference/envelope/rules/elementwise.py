@@ -234,7 +234,7 @@ def register() -> None:
     """State the rules of this module."""
     RULES.register(apply_exactly, *EXACT.split())
     RULES.register(select, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
-    RULES.register(round_to_integer, "floor", "ceil", "round", "trunc")
+    RULES.register(round_to_integer, "floor", "ceil", "round.default", "trunc")
     RULES.register(additive, *ROUNDED.split())
     RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
     RULES.register(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")
