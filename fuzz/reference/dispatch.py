@@ -75,11 +75,12 @@ def decompose(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 
 def added_product(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """addmm, addmv, baddbmm: beta*self + alpha*product."""
+    """addmm, addmv, baddbmm: beta*self + alpha*product; addbmm adds the products of the batch up."""
     start, a, b = args[:3]
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
     with mode:
         t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
+        t = t.sum(0) if func is aten.addbmm.default else t
         t = t if alpha == 1 else t * alpha
         return t if beta == 0 else t + (start if beta == 1 else start * beta)
 

@@ -327,7 +327,7 @@ def register() -> None:
     RULES.register(max_pool, "max_pool2d_with_indices", "max_pool3d_with_indices")
     RULES.register(bilinear(inner_size), "mm.default", "bmm.default", "mv.default", "dot.default")
     RULES.register(bilinear(kernel_size), "convolution.default")
-    RULES.register(added_product, "addmm.default", "addmv.default", "baddbmm.default")
+    RULES.register(added_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(linear, *LINEAR.split())
     RULES.register(item, "_local_scalar_dense", "item")
     RULES.register(from_formula(logsumexp), "logsumexp.default")

@@ -157,6 +157,27 @@ def test_elementwise_references_do_not_perturb_their_inputs(ratio: Any) -> None:
     assert worst(sine, moved, x, ratio) > 100
 
 
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addbmm"])
+def test_a_matrix_product_may_begin_with_what_is_added_to_it(name: str, ratio: Any) -> None:
+    def reference(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        left = x[1:].view((5, 35) if name == "addmm" else (3, 5, 35))
+        right = torch.full((35, 2) if name == "addmm" else (3, 35, 2), 0.9)
+        return {"y": getattr(torch, name)(x[0], left, right)}
+
+    def from_the_start(x: Array) -> Array:
+        products = x[1:].reshape(-1, 5, 35) * F(0.9)
+        terms = products.transpose(0, 2, 1).reshape(1, -1, 5) if name == "addbmm" else products.transpose(0, 2, 1)
+        sums = np.full((len(terms), 5), x[0])
+        for place in range(terms.shape[1]):
+            sums = sums + terms[:, place]
+        return np.repeat(sums.reshape(-1, 5, 1) if name == "baddbmm" else sums.reshape(5, 1), 2, -1)
+
+    # Half a unit in the last place of the start is 256: no product changes it.
+    x = np.concatenate([[F(2**32)], np.full(5 * 35 * (1 if name == "addmm" else 3), F(282))]).astype(F)
+    assert 0.3 < worst(reference, from_the_start, x, ratio) <= 1
+    assert worst(reference, lambda x: from_the_start(x) * F(1 - 2.0**-16), x, ratio) > 1
+
+
 def test_ties_and_decisions_are_those_of_the_unperturbed_inputs() -> None:
     x = torch.tensor([[1.0, 1.0 + 2.0**-23, 1.0], [0.5, 0.25, 0.5]])
 

@@ -47,6 +47,8 @@ FORMULAS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "in place": lambda x, w: torch.zeros(4, 6).add_(x).mul_(w[:4]).index_add(0, torch.tensor([1]), x[:1]),
     "leaky": lambda x, w: F.leaky_relu(x, 0.2) + F.hardtanh(x) + F.softsign(x),
     "outer": lambda x, w: torch.outer(x[0], w[0]),
+    "addbmm": lambda x, w: torch.addbmm(w[0, :2], x.view(2, 2, 6), (x @ w).view(2, 6, 2), beta=0.5, alpha=2.0),
+    "batch norm": lambda x, w: torch._native_batch_norm_legit(x, w[0], w[1], True, 0.1, 1e-5)[0],
 }  # fmt: skip
 
 

@@ -244,7 +244,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 # Operations taken from torch's own decompositions, which are sums and products that need no care.
 FROM_TORCH = (
     "mish_backward grid_sampler_2d _prelu_kernel _prelu_kernel_backward native_batch_norm native_batch_norm_backward "
-    "unfold_backward linalg_cross triu_indices tril_indices _euclidean_dist dist renorm trace "
+    "_native_batch_norm_legit unfold_backward linalg_cross triu_indices tril_indices _euclidean_dist dist renorm trace "
     "_scaled_dot_product_flash_attention_for_cpu upsample_bilinear2d.vec logit logit_backward "
     "new_full narrow_copy special_entr rad2deg deg2rad"
 )

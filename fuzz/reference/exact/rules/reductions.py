@@ -138,7 +138,7 @@ def register() -> None:
     RULES.register(product, "prod.default", "prod.dim_int")
     RULES.register(cumulative, "cumsum.default", "cumprod.default")
     RULES.register(matrix, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
-    RULES.register(added_product, "addmm.default", "addmv.default", "baddbmm.default")
+    RULES.register(added_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(from_formula(norm), "linalg_vector_norm")
     RULES.register(from_formula(old_norm), "norm.Scalar", "norm.ScalarOpt_dim")
     RULES.register(from_formula(nansum), "nansum")
