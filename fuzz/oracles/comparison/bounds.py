@@ -23,8 +23,8 @@ def output_bounds(exam: Examination) -> Iterator[Outputs]:
     The bounds of one stage after another up to THOROUGH: they only grow. The first stage is the first one that has been
     evaluated, alone or by screening, if one has.
     """
-    screened, last = screened_reference(exam), len(exam.plan.calls) - 1
-    first = screened.stage if screened else min(exam.expected.get(last, ()), default=0)
+    last = len(exam.plan.calls) - 1
+    first = exam.screened.stage if exam.screened else min(exam.expected.get(last, ()), default=0)
     for stage in range(first, STAGES.index(THOROUGH) + 1):
         expected = evaluate_reference(exam, last, stage)
         yield {name: bound_of_output(one, exam.outputs[name], exam.precision) for name, one in expected.items()}
@@ -38,17 +38,12 @@ def bound_of_output(expected: Expected, output: torch.Tensor, precision: Precisi
     return bound.to(output.device)
 
 
-def screened_reference(exam: Examination) -> ScreenedReference | None:
-    """What screening has evaluated of the reference for the last call."""
-    return exam.screened.get(len(exam.plan.calls) - 1)
-
-
 def screened_bounds(exams: Sequence[Examination]) -> Iterator[tuple[list[int], Outputs]]:
     """(places of replicas, the first of their `output_bounds`, stacked) for those that were screened at one stage."""
     together: dict[int, list[tuple[int, ScreenedReference]]] = {}
     for place, exam in enumerate(exams):
-        if screened := screened_reference(exam):
-            together.setdefault(id(screened.expected), []).append((place, screened))
+        if exam.screened:
+            together.setdefault(id(exam.screened.expected), []).append((place, exam.screened))
     for group in together.values():
         first, rows = exams[group[0][0]], [screened.row for _, screened in group]
         yield (

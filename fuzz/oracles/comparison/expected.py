@@ -64,7 +64,7 @@ def evaluate_reference(
     the examination, and a later stage adds its members to it.
     """
     stages = {} if precision else exam.expected.setdefault(index, {})
-    screened = None if precision else exam.screened.get(index)
+    screened = None if precision or index < len(exam.plan.calls) - 1 else exam.screened
     if screened and screened.stage == stage and not stages:
         # Not kept: members that a later stage adds to it are not what that stage evaluates at once.
         return screened.of_replica()

@@ -31,7 +31,7 @@ TOGETHER = 2
 
 
 def screen(exams: Sequence[Examination]) -> None:
-    """Sets `cleared` of the replicas in which nothing disagrees: each is compared as it would be alone.
+    """Sets `screened` of the replicas in which nothing disagrees: each is compared as it would be alone.
 
     The oracle examines one by one the replicas that are left, and plans that cannot be evaluated at once.
     """
@@ -39,16 +39,20 @@ def screen(exams: Sequence[Examination]) -> None:
         return
     clear = [exam for exam in exams if isinstance(exam.outcome, Returned)]
     for index in range(len(exams[0].plan.calls)):
+        for exam in clear:
+            exam.screened = None
         clear = screen_call(clear, index)
-    for exam in clear:
-        exam.cleared = True
 
 
-def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]:
-    """The replicas in which no element of any output of one call disagrees, as far as the first stages can say."""
+def screen_call(exams: Sequence[Examination], index: int) -> list[Examination]:
+    """The replicas in which no element of any output of one call disagrees, as far as the first stages can say.
+
+    Their `screened` is what that stage evaluated.
+    """
     cleared: list[Examination] = []
+    evaluated: list[tuple[int, ExpectedOutputs, list[Examination]]] = []
     known: tuple[int, ExpectedOutputs] | None = None
-    suspects, together = 0, set[int]()
+    pending, suspects, together = list(exams), 0, set[int]()
     for stage in STAGES_OF_MANY[:-1]:
         outputs = stack_outputs(pending, index)
         if not outputs:
@@ -57,6 +61,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
             expected = evaluate_stacked_reference(pending, index, stage, known)
         except Divergence:
             break
+        evaluated.append((stage, expected, pending))
         check_shapes(pending[0].target, outputs, expected)
         precision, contract = pending[0].precision, pending[0].target.contract
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
@@ -65,11 +70,8 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
         for row, exam in enumerate(pending):
-            reference = ScreenedReference(stage, expected, row)
-            if row in kept:
-                exam.uncleared.setdefault(index, []).append(reference)
-            else:
-                exam.screened[index] = reference
+            if row not in kept:
+                exam.screened = ScreenedReference(stage, expected, row)
                 cleared.append(exam)
         if not wrong:
             break
@@ -78,6 +80,10 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
             together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
         pending, rows = [pending[row] for row in wrong], torch.tensor(wrong)
         known = stage, {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
+    for stage, expected, some in evaluated if len(cleared) < len(exams) else ():
+        for row, exam in enumerate(some):
+            if not exam.cleared:
+                exam.uncleared.setdefault(index, []).append(ScreenedReference(stage, expected, row))
     return cleared
 
 

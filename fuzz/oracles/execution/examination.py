@@ -83,9 +83,7 @@ class Examination:
 
     The case is replica `row` of `plan`; a case that ran alone is its own plan.
     `stack` holds the replicas that ran together; then `outcome` describes all of them.
-    `cleared` says that the accuracy of the case was screened together with other replicas, and nothing disagrees.
-    `expected` holds what was evaluated of the reference, by call and stage of the envelope, and `screened` what of it
-    screening has evaluated, by call. `uncleared` holds that of the stages that did not clear a call.
+    `screened` is what screening evaluated for the last call of a case in which nothing disagrees.
     """
 
     target: Target
@@ -94,12 +92,24 @@ class Examination:
     backend: Backend
     outcome: Outcome
     worst: float = 0.0
-    cleared: bool = False
     stack: ReplicaStack | None = None
     row: int = 0
-    expected: ExpectedByCall = field(default_factory=dict, init=False)
-    screened: dict[int, ScreenedReference] = field(default_factory=dict, init=False)
-    uncleared: dict[int, list[ScreenedReference]] = field(default_factory=dict, init=False)
+    screened: ScreenedReference | None = field(default=None, init=False)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether the accuracy of the case was screened together with other replicas, and nothing disagrees."""
+        return self.screened is not None
+
+    @cached_property
+    def expected(self) -> ExpectedByCall:
+        """What was evaluated of the reference."""
+        return {}
+
+    @cached_property
+    def uncleared(self) -> dict[int, list[ScreenedReference]]:
+        """What screening evaluated in the stages that did not clear a call, by call."""
+        return {}
 
     @cached_property
     def case(self) -> Case:

@@ -49,7 +49,7 @@ def test_bounds_begin_where_screening_ended_and_those_of_unscreened_cases_with_t
 ) -> None:
     (exam, *_) = screened_replicas(layernorm, 2)
     alone = Examination(layernorm, layernorm.launcher, exam.case, exam.backend, exam.outcome)
-    stage = exam.screened[0].stage
+    stage = exam.screened.stage
     every, rest = list(output_bounds(alone)), list(output_bounds(exam))
     assert len(rest) == len(every) - stage
     for one, other in zip(every[stage:], rest, strict=True):

@@ -79,11 +79,11 @@ def test_the_reference_of_a_cleared_replica_is_not_evaluated_again(
     (group,) = groups(layernorm, 1)
     screened, alone = (exams(layernorm, layernorm.launcher, group) for _ in range(2))
     screen(screened)
-    due = [evaluate_reference(exam, 0, screened[0].screened[0].stage) for exam in alone]
+    due = [evaluate_reference(exam, 0, screened[0].screened.stage) for exam in alone]
     monkeypatch.setattr(expected, "evaluate_backward", None)
     monkeypatch.setattr(expected, "evaluate", None)
     for exam, values in zip(screened, due, strict=True):
-        assert_same_bits(evaluate_reference(exam, 0, exam.screened[0].stage), values)
+        assert_same_bits(evaluate_reference(exam, 0, exam.screened.stage), values)
 
 
 def test_nor_is_that_of_a_replica_that_was_not_cleared_in_a_run_of_its_own(
