@@ -33,8 +33,8 @@ WORD_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Buffer:
     """One argument in memory, a view of `stored` shape, `strides` and `start`, in words, into its base.
 
-    `base` holds all words of the buffer on the host and `device_base` on the device; `pristine` is a copy from before
-    the run, None where the buffer is huge. `words` are the elements as they were before the run.
+    `base` holds all words of the buffer on the host and `device_base` on the device; `pristine` are its bytes from
+    before the run, None where the buffer is huge. `words` are the elements as they were before the run.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Buffer:
     tensor: torch.Tensor
     base: np.ndarray
     device_base: torch.Tensor
-    pristine: np.ndarray | None
+    pristine: bytes | None
     words: np.ndarray
     shape: tuple[int, ...]
     stored: tuple[int, ...]
@@ -57,7 +57,7 @@ class Buffer:
             self.base = _host_words(self.device_base)
         if self.pristine is None:
             return self._inspect_elements(self._elements(self.base)), []
-        if np.array_equal(self.base, self.pristine):
+        if self.base.tobytes() == self.pristine:
             return [], []
         writes = self._inspect_elements(self._elements(self.base))
         return writes, self._outside_writes()
@@ -67,8 +67,7 @@ class Buffer:
         return _host_words(view).reshape(self.stored)
 
     def _elements(self, base: np.ndarray) -> np.ndarray:
-        strides = tuple(stride * base.itemsize for stride in self.strides)
-        return np.lib.stride_tricks.as_strided(base[self.start :], self.stored, strides)
+        return elements(base, self.stored, self.strides, self.start)
 
     def _inspect_elements(self, now: np.ndarray) -> list[Write]:
         changed = now != self.words
@@ -80,7 +79,7 @@ class Buffer:
 
     def _outside_writes(self) -> list[Access]:
         assert self.pristine is not None
-        outside = self.base != self.pristine
+        outside = self.base != np.frombuffer(self.pristine, dtype=self.base.dtype)
         self._elements(outside)[...] = False
         positions = np.flatnonzero(outside)
         if not positions.size:
@@ -106,10 +105,9 @@ def allocate_buffer(
     if layout.reach and span > 1 << 24:
         return _allocate_huge(name, argument, words, shape, stored, strides, start, length, device)
     base = np.full(length, POISON[argument.dtype], dtype=kind.unsigned)
-    view_strides = tuple(stride * base.itemsize for stride in strides)
-    np.lib.stride_tricks.as_strided(base[start:], stored, view_strides)[...] = words
-    host = _as_torch(base, argument.dtype)
-    pristine = base.copy()
+    elements(base, stored, strides, start)[...] = words
+    host = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
+    pristine = base.tobytes()
     moved = host if device == "cpu" else host.to(device)
     tensor = torch.as_strided(moved, shape, strides, start)
     return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
@@ -129,15 +127,15 @@ def _allocate_huge(
     kind = named_dtype(argument.dtype)
     if device == "cpu":
         base = _lazily_mapped(length * kind.bits // 8).view(kind.unsigned)
-        moved = _as_torch(base, argument.dtype)
+        moved = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
     else:
         base = np.empty(0, dtype=kind.unsigned)
         # What earlier cases of this size left in the allocator's cache would not leave room for this one.
         torch.cuda.empty_cache()
         moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)
     tensor = torch.as_strided(moved, shape, strides, start)
-    flat = _as_torch(words.copy().reshape(-1), argument.dtype).reshape(stored)
-    torch.as_strided(moved, stored, strides, start).copy_(flat)
+    flat = torch.frombuffer(words.copy(), dtype=TORCH_DTYPES[argument.dtype])
+    torch.as_strided(moved, stored, strides, start).copy_(flat.reshape(stored))
     return Buffer(name, argument.dtype, tensor, base, moved, None, words, shape, stored, strides, start)
 
 
@@ -148,9 +146,10 @@ def _lazily_mapped(size: int) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
 
 
-def _as_torch(words: np.ndarray, dtype: str) -> torch.Tensor:
-    signed = words.view(words.dtype.str.replace("u", "i")) if words.itemsize > 1 else words
-    return torch.from_numpy(signed).view(TORCH_DTYPES[dtype])
+def elements(base: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> np.ndarray:
+    """A view of an array without dims, with strides in its elements from the element `start` on."""
+    size = base.itemsize
+    return np.ndarray(shape, base.dtype, base, start * size, [stride * size for stride in strides])
 
 
 def _host_words(tensor: torch.Tensor) -> np.ndarray:

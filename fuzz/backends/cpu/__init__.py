@@ -22,4 +22,5 @@ def __getattr__(name: str) -> Any:
     """Imports torch and triton on first use: `backend.py` of this package is imported where they may be missing."""
     if name.startswith("_"):
         raise AttributeError(name)
-    return getattr(import_module("fuzz.backends.cpu.interface"), name)
+    value = globals()[name] = getattr(import_module("fuzz.backends.cpu.interface"), name)
+    return value

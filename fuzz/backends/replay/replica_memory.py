@@ -85,8 +85,8 @@ class ReplicaMemory:
         self.words.copy_(layout.initial)
 
     def has_changed(self, before: torch.Tensor) -> torch.Tensor:
-        """By row, bool (count), whether protected words differ from `before`, an earlier copy of `words`."""
-        return ((self.words ^ before) & self.layout.protected).any(1)
+        """By row, bool (count), whether protected words differ from `before`, an earlier copy of `words`, consumed."""
+        return before.bitwise_xor_(self.words).bitwise_and_(self.layout.protected).any(1)
 
 
 def allocate_rows(stride: int, count: int, device: torch.device) -> torch.Tensor:

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fuzz.backends.allocations import OperationObserver
 from fuzz.backends.cpu.instruments import Instruments, ordered
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
+from fuzz.backends.cpu.runtime.shadow import Memory
 from fuzz.backends.cpu.runtime.violations import Violation
 from fuzz.backends.triton_host.knobs import knobs
-
-if TYPE_CHECKING:
-    from fuzz.backends.cpu.runtime.shadow import Memory
 
 
 @dataclass
@@ -93,9 +92,6 @@ def observe(
 
 def track(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
     """The memory to use, and a context in which it is called after every operation of torch."""
-    from fuzz.backends.allocations import OperationObserver
-    from fuzz.backends.cpu.runtime.shadow import Memory
-
     if isinstance(memory, Memory):
         return memory, nullcontext()
     memory = Memory()

@@ -38,13 +38,17 @@ PATTERNS = {dtype: repeated_poison(dtype) for dtype in DTYPE_NAMES}
 
 @dataclass(frozen=True)
 class ShadowedAllocation:
-    """One allocation; `poison` fills 8 bytes. The tensor is kept, so that its memory is not used again."""
+    """One allocation; `poison` fills 8 bytes, `distance` is from its memory to the shadow.
+
+    The tensor is kept, so that its memory is not used again.
+    """
 
     tensor: torch.Tensor
     shadow: numpy.ndarray
     start: int
     end: int
     poison: int
+    distance: int
 
 
 class Memory:
@@ -74,8 +78,9 @@ class Memory:
             # Not by torch, whose operations other dispatch modes may observe.
             words = (WORDS[size] * tensor.numel()).from_address(start)
             numpy.ctypeslib.as_array(words)[:] = POISON[DTYPE_NAMES[tensor.dtype]]
-        shadow = numpy.zeros(length, numpy.uint8)
-        self.allocations.append(ShadowedAllocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
+        shadow, poison = numpy.zeros(length, numpy.uint8), PATTERNS[tensor.dtype]
+        distance = shadow.ctypes.data - start
+        self.allocations.append(ShadowedAllocation(tensor, shadow, start, start + length, poison, distance))
 
     def mark_written(self, tensor: torch.Tensor) -> None:
         """Notes that something else than a kernel has written all of the tensor."""
@@ -105,12 +110,12 @@ class Memory:
         if tensor is None or not self.allocations:
             return UNTRACKED
         address = tensor.data_ptr()
-        if not any(allocation.start <= address < allocation.end for allocation in self.allocations):
-            return UNTRACKED
-        allocation = self.allocation_of(*extent(tensor)) if 0 not in tensor.shape else None
-        if allocation is None or allocation.tensor.element_size() != tensor.element_size():
-            return UNTRACKED
-        return allocation.shadow.ctypes.data - allocation.start, allocation.poison
+        for one in self.allocations:
+            if one.start <= address < one.end:
+                within = 0 not in tensor.shape and extent(tensor)[1] <= one.end
+                is_tracked = within and one.tensor.element_size() == tensor.element_size()
+                return (one.distance, one.poison) if is_tracked else UNTRACKED
+        return UNTRACKED
 
 
 def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
