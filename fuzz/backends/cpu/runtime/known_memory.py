@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
+from itertools import chain
 
 import numpy
 import torch
@@ -22,9 +25,28 @@ def known_memory(arguments: Iterable[Span]) -> numpy.ndarray:
     return numpy.array([len(merged), *(address for span in merged for address in span)], dtype=numpy.int64)
 
 
+@cache
+def frozen_tensors() -> list[weakref.ref[torch.Tensor]]:
+    """The tensors that this process's parents froze, as those that a target makes when it is loaded.
+
+    The collector lists no frozen object, so that all are unfrozen for a moment.
+    """
+    if not gc.get_freeze_count():
+        return []
+    gc.collect()
+    gc.unfreeze()
+    tensors = [weakref.ref(thing) for thing in gc.get_objects() if is_plain_tensor(thing)]
+    gc.freeze()
+    return tensors
+
+
+def is_plain_tensor(thing: object) -> bool:
+    return type(thing) is torch.Tensor or type(thing) is torch.nn.Parameter
+
+
 def storages() -> Iterator[Span]:
-    for thing in gc.get_objects():
-        if type(thing) is not torch.Tensor and type(thing) is not torch.nn.Parameter:
+    for thing in chain(gc.get_objects(), (reference() for reference in frozen_tensors())):
+        if not is_plain_tensor(thing):
             continue
         # Not `is_cpu`, which others may answer for.
         if torch._C._dispatch_keys(thing).has(torch._C.DispatchKey.CPU):
