@@ -35,7 +35,9 @@ from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.activity import FILE, REFERENCE
 from fuzz.worker.channel import LastResponse
+from fuzz.worker.child.serve import running
 from fuzz.worker.profile import measured
 from fuzz.worker.protocol import (
     Adjudicate,
@@ -72,7 +74,8 @@ def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
 def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     keep_freed_memory()
-    target = load(config.target)
+    with running(FILE):
+        target = load(config.target)
     for module in target.imports:
         # What is wrong with it the launcher tells.
         with suppress(Exception):
@@ -84,7 +87,8 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
     """Makes the handler of a worker: a request of worker/protocol.py -> its response."""
     target, launcher, backend = set_up_process(config)
     if not config.planted:
-        check_precision(target)
+        with running(REFERENCE):
+            check_precision(target)
     runner = CaseRunner(target, launcher, backend)
 
     @measured("oracles")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import MutableSequence
+from collections.abc import Iterator, MutableSequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 
@@ -12,9 +13,12 @@ from fuzz.worker.profile import ACTIVITIES
 
 STARTING = -1
 """The number of the request that a process is at before it has made its handler."""
-NUMBER, SINCE, PID, STATUS, FAULT, FORKS = range(6)
+NUMBER, SINCE, PID, STATUS, FAULT, FORKS, TARGETS_CODE = range(7)
 """The cells of an activity; those of the profile follow them."""
-PROFILE_START = 6
+PROFILE_START = 7
+TARGETS_CODES = ("", "the target's file", "the target's reference")
+"""What of a target's own code a worker runs before its first request."""
+FILE, REFERENCE = 1, 2
 OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED, INTERPRETER_CHANGED = 1, 2, 3, 4
 """Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
 something else than requests; its code failed after a kernel had changed the limits of its resources, or what names
@@ -22,7 +26,7 @@ mean in its interpreter."""
 
 
 def _make_cells() -> MutableSequence[float]:
-    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, 0, *[0.0] * len(ACTIVITIES)])
+    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, 0, 0, *[0.0] * len(ACTIVITIES)])
     return cells
 
 
@@ -100,3 +104,17 @@ class Activity:
     @forks.setter
     def forks(self, forks: bool) -> None:
         self.cells[FORKS] = forks
+
+    @property
+    def targets_code(self) -> str:
+        """What of the target's own code the process runs before its first request; empty for nothing."""
+        return TARGETS_CODES[int(self.cells[TARGETS_CODE])]
+
+    @contextmanager
+    def running(self, which: int) -> Iterator[None]:
+        """Inside, the process runs the target's FILE or REFERENCE."""
+        self.cells[TARGETS_CODE] = which
+        try:
+            yield
+        finally:
+            self.cells[TARGETS_CODE] = 0

@@ -23,8 +23,8 @@ from multiprocessing import forkserver, get_context, resource_tracker, util
 from types import ModuleType
 from typing import Any, NoReturn, Protocol
 
-from fuzz.errors import InternalError, UsageError
-from fuzz.model.outcome import NotRun, Outcome, describe
+from fuzz.errors import InternalError, TargetError, UsageError, one_line
+from fuzz.model.outcome import Died, NotRun, Outcome, describe
 from fuzz.worker.activity import STARTING, Activity
 from fuzz.worker.channel import (
     Channel,
@@ -232,7 +232,7 @@ class Worker:
             return None
         if outcome is None or not child.ready:
             self.stop()
-            _raise_own_fault(outcome)
+            _raise_own_fault(outcome, child.activity.targets_code)
         assert outcome is not None
         oldest = next(iter(self.pending), None)
         # A process may be killed just after it has sent the response.
@@ -299,12 +299,14 @@ def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
     return owners[ready[0][0]] if ready else None
 
 
-def _raise_own_fault(outcome: Outcome | None) -> NoReturn:
-    """Raises the error of a worker that ended in its own code, or so before its first request."""
+def _raise_own_fault(outcome: Outcome | None, targets_code: str) -> NoReturn:
+    """Raises the error of a worker that ended in its own code, or in its target's before its first request."""
     if outcome is None:
         raise InternalError("a worker's own code failed; its traceback is on standard error")
     if isinstance(outcome, NotRun):
         raise UsageError(f"a worker could not start: {describe(outcome)}")
+    if targets_code and outcome != Died(signal.SIGKILL.name):  # Which others may have sent.
+        raise TargetError(f"{targets_code} ended a worker before its first case: {describe(outcome)}")
     raise InternalError(f"a worker ended before its first request: {describe(outcome)}")
 
 
@@ -370,14 +372,15 @@ def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> 
         processes.spawnv_passfds = run
         try:
             forkserver.ensure_running()
+        except OSError as error:
+            raise UsageError(f"no worker can start from {util.get_temp_dir()}: {one_line(error)}") from None
         finally:
             processes.spawnv_passfds = START_PYTHON
 
 
 def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
     """Starts a new Python, which would import nothing where it does not find this package; its number."""
-    *options, program = arguments
-    return START_PYTHON(path, [*options, importing_this(program)], passed)
+    return START_PYTHON(path, [*arguments[:-1], importing_this(arguments[-1])], passed)
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:

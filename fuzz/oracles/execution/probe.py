@@ -35,15 +35,18 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
     options = {name: option.choices[0] for name, option in target.options.items()}
     shapes = {name: resolve(value.legal_shape(value.shape, options), dims) for name, value in target.tensors.items()}
-    inputs: dict[str, Any] = {
-        name: torch.full(shapes[name], value.fill, dtype=reference_dtype(value.dtypes[0]))
-        for name, value in target.tensors.items()
-    }
+    try:
+        inputs: dict[str, Any] = {
+            name: torch.full(shapes[name], value.fill, dtype=reference_dtype(value.dtypes[0]))
+            for name, value in target.tensors.items()
+        }
+    except RuntimeError as error:
+        raise TargetError(f"target {target.name!r}: no tensors can be made at {dims}: {one_line(error)}") from None
     inputs |= options
     inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
     try:
         outputs: object = target.reference(**inputs)
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise TargetError(f"target {target.name!r}: its reference fails at {dims}: {one_line(error)}") from error
     if not isinstance(outputs, Mapping):
         returned = type(outputs).__name__

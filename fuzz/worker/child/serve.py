@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
@@ -48,6 +48,15 @@ def heartbeat() -> None:
     pid, activity = _serving
     if activity is not None and pid == os.getpid():
         activity.touch()
+
+
+def running(which: int) -> AbstractContextManager[None]:
+    """Notes for a block what of the target's own code this process runs, FILE or REFERENCE, in case that ends it.
+
+    Does nothing in a process that is no worker.
+    """
+    pid, activity = _serving
+    return activity.running(which) if activity is not None and pid == os.getpid() else nullcontext()
 
 
 def fork_workers() -> None:
