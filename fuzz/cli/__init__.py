@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 import threading
 import traceback
 from contextlib import suppress
-from io import TextIOWrapper
 from typing import NoReturn
 
 from fuzz.cache import prune_cache, use_cache_folder
-from fuzz.cli.console import complain, end_process
-from fuzz.errors import FuzzError, InternalError, one_line
+from fuzz.cli.console import complain, end_process, set_up_streams
+from fuzz.errors import FuzzError, InternalError, UsageError, one_line, os_errors_as
 from fuzz.worker.system import restore_server_folder
 
 USAGE, INTERNAL = 2, 3
@@ -24,10 +24,7 @@ NEW_OBJECTS = 50_000
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
     gc.set_threshold(NEW_OBJECTS)
-    for stream in (sys.stdout, sys.stderr):
-        # What the locale cannot encode is escaped, and ends nothing.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    set_up_streams()
     code = exit_code(sys.argv[1:] if arguments is None else arguments)
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
@@ -43,10 +40,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
+        with os_errors_as(UsageError, "the working folder cannot be used"):
+            os.getcwd()
         use_cache_folder()
         from fuzz.cli.app import app
 
-        return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)
+        code = int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)
+        sys.stdout.flush()
+        return code
     except FuzzError as error:
         complain(one_line(error))
         return USAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from fuzz.errors import FuzzError, UsageError, os_errors_as
 from fuzz.text import printable_lines
 from fuzz.worker.system import kill_server
 
@@ -25,9 +27,43 @@ class TextConsole(Console):
 errors = TextConsole(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
+class StandardOutput(io.FileIO):
+    """Standard output, where a write that fails, as on a full disk, is a UsageError."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "w", closefd=False)
+
+    def write(self, data: Any, /) -> int:
+        with os_errors_as(UsageError, "cannot write standard output"):
+            return super().write(data)
+
+
+def set_up_streams() -> None:
+    """Escapes what the locale cannot encode; opens standard streams that are closed, as files would take their place.
+
+    Results that are written to a closed standard output fail, and messages to a closed standard error are lost.
+    """
+    for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is the one that is closed.
+            os.set_inheritable(os.open(os.devnull, flags), True)
+    output: Any = sys.stdout
+    encoding, by_line = (output.encoding, output.line_buffering) if output is not None else ("utf-8", False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(StandardOutput()), encoding, errors="backslashreplace", line_buffering=by_line
+    )
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
+    elif sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
 def complain(text: str) -> None:
-    """One line on standard error."""
-    print(printable_lines(f"fuzz: {text}"), file=sys.stderr)
+    """One line on standard error, where somebody reads it."""
+    with suppress(OSError):
+        print(printable_lines(f"fuzz: {text}"), file=sys.stderr, flush=True)
 
 
 def put(text: str) -> None:
@@ -45,8 +81,8 @@ def end_process(code: int) -> NoReturn:
 
     Python would take all modules apart first, torch among them, in both, which takes seconds on a busy machine.
     """
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, FuzzError):
+            stream.flush()
     kill_server()
     os._exit(code)

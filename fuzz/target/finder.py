@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from fuzz.errors import TargetError
@@ -22,16 +24,22 @@ def find_targets(text: str) -> list[str]:
     executed, or a folder has no target.
     """
     path = Path(text)
-    if path.is_dir() and not (BUILT_IN / f"{text}.py").is_file():
-        files = sorted(file for file in path.rglob("*.py") if not file.name.startswith("_") and _count(IMPORT, file))
+    if os.path.isdir(path) and not os.path.isfile(BUILT_IN / f"{text}.py"):
+        files = sorted(file for file in _python_files(path) if _count(IMPORT, file))
         found = [f"{file}:{name}" for file in files for name in targets_in(load_module(file.resolve()))]
         if not found:
             raise TargetError(f"folder {text} has no target; decorate a launcher with @target(...)")
         return found
-    if path.suffix != ".py" or not path.is_file() or _count(DECORATOR, path) < 2:
+    if path.suffix != ".py" or not os.path.isfile(path) or _count(DECORATOR, path) < 2:
         return [text]
     names = list(targets_in(load_module(path.resolve())))
     return [f"{path}:{name}" for name in names] if len(names) > 1 else [text]
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    """The files below a folder that may declare targets; a folder that cannot be read, or is removed, has none."""
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names if name.endswith(".py") and not name.startswith("_"))
 
 
 def _count(pattern: re.Pattern[bytes], path: Path) -> int:

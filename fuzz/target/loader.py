@@ -6,23 +6,27 @@ import hashlib
 import importlib.util
 import linecache
 import os
+import signal
 import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from fuzz.errors import CorpusError, TargetError, UsageError, one_line
 from fuzz.files import read_file
 from fuzz.model.case import Case
 from fuzz.target.spec import Launcher, PlantedBug, Target
+from fuzz.text import clean_text
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 LARGEST_SOURCE = 1 << 22
 """Bytes of a file in which a declaration is looked for."""
+LONGEST_NAME = 300
+"""Letters of a target's name that a message shows."""
 LIBRARIES = ("conch", "fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
 LOADING = threading.RLock()
@@ -61,14 +65,15 @@ def locate(text: str) -> tuple[Path, str]:
     if published := of_library(place):
         return published
     if place.endswith(".py") or "/" in place:
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise TargetError(f"target file {place} does not exist")
-        return path, name
+        # Of a name that no file can have, such as one of 5,000 letters or a link to itself, pathlib raises an error.
+        if not os.path.isfile(place):
+            raise TargetError(f"target file {clean_text(place, LONGEST_NAME)} does not exist")
+        return Path(place).resolve(), name
     path = BUILT_IN / f"{place}.py"
-    if not place.isidentifier() or not path.is_file():
+    if not place.isidentifier() or not os.path.isfile(path):
         known = ", ".join([*(file.stem for file in built_in_files()), *(f"{name}/.." for name in LIBRARIES)])
-        raise TargetError(f"unknown target {text!r}; known: {known}; or give a path, such as my_kernels/fuzz_x.py")
+        shown = clean_text(text, LONGEST_NAME)
+        raise TargetError(f"unknown target {shown!r}; known: {known}; or give a path, such as my_kernels/fuzz_x.py")
     return path, name
 
 
@@ -157,7 +162,7 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
     sys.modules[name] = module
     try:
         # What a target's file prints must not end up in the one JSON value on standard output.
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), noting_interrupts() as interrupts:
             exec(compile(source, file, "exec"), module.__dict__)
     except SyntaxError as error:
         del sys.modules[name]
@@ -170,10 +175,33 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
         extra = Path(file).parent
         hint = f"; install the extra [{extra.name}]" if extra.parent == BUILT_IN else ""
         raise TargetError(f"cannot load {file}: {error.name} is not installed{hint}") from error
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         del sys.modules[name]
+        if interrupts:
+            raise
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
     return module
+
+
+@contextmanager
+def noting_interrupts() -> Iterator[list[int]]:
+    """Yields a list that is not empty once Ctrl-C interrupts the block: a KeyboardInterrupt may be the block's own."""
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
 
 
 def check_fits(case: Case, target: Target, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,23 @@ def test_help_imports_no_command() -> None:
 def test_the_list_says_what_the_command_says(name: str) -> None:
     command = import_command(name)
     assert command.name == name and describe(name).split() == command.help.split()
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("ulimit -f 0; {} --help > out", "cannot write standard output: File too large"),
+        ("ulimit -f 0; {} --version > out", "cannot write standard output: File too large"),
+        ("{} list >&-", "cannot write standard output: Bad file descriptor"),
+        ("mkdir gone && cd gone && rmdir ../gone && {} list", "the working folder cannot be used: No such file"),
+        ("TMPDIR=$PWD/" + "d" * 90 + " && mkdir $TMPDIR && TMPDIR=$TMPDIR {} run gelu_bw", "AF_UNIX path too long"),
+        ("ln -s loop.py loop.py && {} run loop.py", "target file loop.py does not exist"),
+        ("ulimit -f 0; {} run nowhere 2> out", ""),
+        ("{} run nowhere 2>&-", ""),
+    ],
+)
+def test_what_a_command_cannot_write_or_start_from_is_one_line(tmp_path: Path, command: str, why: str) -> None:
+    line = command.replace("{}", f"{sys.executable} -m fuzz")
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert why in done.stderr and done.stderr.count("\n") == bool(why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,19 @@ def test_run_goes_through_all_targets_of_a_file(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert [(one["target"], one["cases"]) for one in done.json["runs"]] == [(f"{path}:good", 3), (f"{path}:better", 3)]
     assert (tmp_path / "junit.xml").is_file()
+
+
+def test_a_folder_that_is_removed_while_they_are_looked_for_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, gone = write(tmp_path / "fuzz_one.py", one=2), tmp_path / "gone"
+    gone.mkdir()
+    scan = os.scandir
+
+    def scan_without(folder: object) -> object:
+        if str(folder) == str(gone):
+            raise FileNotFoundError(folder)
+        return scan(folder)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", scan_without)
+    assert find_targets(str(tmp_path)) == [f"{path}:one"]
