@@ -38,11 +38,8 @@ def write_file(path: Path, text: str) -> None:
 def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Replaces a file by these bytes: others see all of them or none.
 
-    Without `sync` it may be cut short where the machine stops. OSError where it fails, and for a device, a pipe or a
-    folder, which no file may take the place of.
+    Without `sync` it may be cut short where the machine stops. OSError where it fails.
     """
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file")
     temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
     try:
         with temporary.open("xb") as file:

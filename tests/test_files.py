@@ -81,11 +81,3 @@ def test_a_path_that_no_file_has_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(CorpusError, match="cannot read"):
         corpus.mark(tmp_path / "missing" / name, "fixed", "x")
     assert os.listdir(tmp_path) == ["loop"]
-
-
-def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with pytest.raises(OSError, match="not a regular file"):
-        write_file(path, "text")
-    assert path.is_fifo() and list(tmp_path.iterdir()) == [path]

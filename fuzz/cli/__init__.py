@@ -14,7 +14,7 @@ from typing import NoReturn
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process, set_up_streams
 from fuzz.errors import FuzzError, InternalError, UsageError, one_line, os_errors_as
-from fuzz.worker.system import restore_server_folder
+from fuzz.worker.system import remove_server_folder
 
 USAGE, INTERNAL = 2, 3
 NEW_OBJECTS = 50_000
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
-    restore_server_folder()
+    remove_server_folder()
     atexit._run_exitfuncs()
     # What is wrong with its settings was said at the beginning.
     with suppress(FuzzError):

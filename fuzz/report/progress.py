@@ -89,6 +89,9 @@ class TerminalProgress(Watcher):
         if self.cut_off <= MOST_CUT_OFF:
             self._print(f"case {index} disagrees, and the time ended before that was confirmed: {headline(finding)}")
 
+    def on_removed(self, bug: Bug) -> None:
+        self._print(f"{bug.path} is gone: its entry was removed or replaced during the run")
+
     def finish(self) -> None:
         if self.live:
             self.live.stop()

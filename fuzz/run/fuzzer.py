@@ -154,6 +154,8 @@ class Fuzzer:
                     deadline.end_now()
                 queue.finish()
             self.watcher.on_end(running)
+            for bug in findings.saver.removed:
+                self.watcher.on_removed(bug)
         seconds = time.monotonic() - start
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
         short = pool.patience.seconds + triage.patience.seconds

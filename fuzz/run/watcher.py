@@ -40,6 +40,9 @@ class Watcher:
     def on_saved(self, bug: Bug, replaced: str) -> None:
         """The bug's entry was written. `replaced` is the path of the entry that it takes the place of, or empty."""
 
+    def on_removed(self, bug: Bug) -> None:
+        """The run ends, and the bug's entry, which it has saved, was removed or replaced meanwhile."""
+
     def on_shrunk(self, bug: Bug) -> None:
         """A bug is shrunk, explained and saved. Its severity may be known later."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
@@ -110,12 +111,24 @@ def _memory_limit_files() -> list[Path]:
 
 
 def restore_server_folder() -> None:
-    """Makes the folder again in which the server's socket is, and which the end of this program removes.
+    """Makes the folder again in which the server's socket is.
 
     A kernel may have deleted it with all other temporary files, and may keep it from being made.
     """
     with suppress(OSError):
         os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
+
+
+def remove_server_folder() -> None:
+    """Removes that folder at the end of a program, whatever a kernel has made of it.
+
+    multiprocessing, which would do so, prints a traceback where the folder is gone or a file.
+    """
+    remove = getattr(util, "_remove_temp_dir", None)
+    for finalizer in list(vars(util)["_finalizer_registry"].values()):
+        if remove is not None and finalizer._callback is remove:
+            finalizer.cancel()
+            shutil.rmtree(get_temp_dir(), ignore_errors=True)
 
 
 def kill_server() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,38 @@ def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
         handler.add_bug(bug, first_seen(bug))
     kept = Path(str(caught.value).rpartition(" ")[2])
     assert corpus.read(kept).case == case and kept.is_relative_to(tmp_path)
+
+
+def test_what_was_saved_is_kept_elsewhere_too_once_its_folder_is_gone(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    handler, folder = make_handler(layernorm, tmp_path / "corpus"), tmp_path / "corpus"
+    bugs = [make_bug(case, name) for case, name in zip(two_cases, ("dx", "dbias"), strict=True)]
+    handler.add_bug(bugs[0], first_seen(bugs[0]))
+    assert handler.saver.removed == []
+    folder.rename(tmp_path / "away")
+    folder.touch()
+    assert handler.saver.removed == [bugs[0]]
+    for act in (partial(handler.saver.save_again, bugs[0]), partial(handler.add_bug, bugs[1], first_seen(bugs[1]))):
+        with pytest.raises(
+            CorpusError, match=r"cannot write .*corpus.*: .*; the findings? (is|are) kept in "
+        ) as caught:
+            act()
+        kept = corpus.entry_files([Path(str(caught.value).rpartition(" ")[2])])
+        shown = {corpus.read(path).case.key for path in kept}
+        assert shown == {bug.case.key for bug in (bugs if act.func == handler.add_bug else bugs[:1])}
+
+
+def test_an_entry_that_a_launcher_deletes_is_told_at_the_end(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    bugs = [make_bug(case, name) for case, name in zip(two_cases, ("dx", "dbias"), strict=True)]
+    for bug in bugs:
+        handler.add_bug(bug, first_seen(bug))
+    Path(bugs[1].path).unlink()
+    assert handler.saver.removed == [bugs[1]]
 
 
 def test_a_finding_that_nothing_can_take_is_told_in_one_line(

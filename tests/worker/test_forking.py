@@ -75,3 +75,16 @@ assert os.waitpid(forkserver._forkserver._forkserver_pid, 0)[1]
 
 def test_a_forked_server_that_fails_says_why() -> None:
     assert "RuntimeError: the server cannot start" in run_program(FAILING).stderr
+
+
+@pytest.mark.parametrize("become", ["pass", "open(folder, 'w').close()"], ids=["nothing", "a file"])
+def test_a_folder_of_the_server_that_a_kernel_removed_prints_nothing_at_the_end(tmp_path: Path, become: str) -> None:
+    program = (
+        "import os\nfrom multiprocessing.util import get_temp_dir\n"
+        "from fuzz.worker.system import remove_server_folder\n"
+        f"folder = get_temp_dir()\nos.rmdir(folder)\n{become}\nremove_server_folder()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, check=True
+    )
+    assert done.stderr == b""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,9 +60,23 @@ class BugSaver:
         """Whether the entry of a bug with the same cause is to be replaced, or joined by another one."""
         return self.attribution.is_better(bug, same) and (self.keep_smaller_duplicate or not same.known)
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keeps others out of the target's folder."""
-        return self.file_lock(self.folder / self.target.name)
+    @contextmanager
+    def locked(self, bug: Bug) -> Iterator[None]:
+        """Keeps others out of the target's folder while a bug is saved.
+
+        Where that fails, the bug is kept elsewhere, and what this run has saved and is gone, as the error says.
+        """
+        try:
+            with self.file_lock(self.folder / self.target.name):
+                yield
+        except CorpusError as error:
+            lost = [self._entry_of(bug), *(self._entry_of(other) for other in self.removed if other is not bug)]
+            raise CorpusError(f"{error}; {save_elsewhere(lost)}") from None
+
+    @property
+    def removed(self) -> list[Bug]:
+        """The bugs whose entries this run has saved, and somebody has removed or replaced since."""
+        return [bug for bug in self.bugs if bug.path in self.written and not os.path.exists(bug.path)]
 
     def add(self, bug: Bug, same: Bug | None) -> Bug | None:
         """Adds a bug, or merges it with the one of the same cause; the bug whose entry is to be saved, if any."""
@@ -103,21 +118,21 @@ class BugSaver:
     def save(self, bug: Bug) -> None:
         """Writes the bug's entry, in the place of the one of a larger case."""
         previous = bug.path
-        entry = bug.to_entry(
+        entry = self._entry_of(bug)
+        bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
+        self.written.add(bug.path)
+        self.watcher.on_saved(bug, previous if previous != bug.path else "")
+
+    def _entry_of(self, bug: Bug) -> Entry:
+        return bug.to_entry(
             planted=self.options.planted or "", backend=self.backend, versions=self.versions,
             seed=self.options.seed, first_case=bug.origin.index,
         )  # fmt: skip
-        try:
-            bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
-        except CorpusError as error:
-            raise CorpusError(f"{error}; {save_elsewhere(entry)}") from None
-        self.written.add(bug.path)
-        self.watcher.on_saved(bug, previous if previous != bug.path else "")
 
     def save_again(self, bug: Bug) -> None:
         """Replaces a bug's entry once more is known of it, unless somebody else replaced or removed it meanwhile."""
         before = Path(bug.path)
-        with self.locked():
+        with self.locked(bug):
             if not before.exists():
                 return
             if bug.path in self.written:
@@ -142,7 +157,7 @@ class BugSaver:
         The better of the two cases is kept, with the other one's status.
         """
         before, kept = Path(bug.path), Path(same.path)
-        with self.locked():
+        with self.locked(again):
             if not before.exists() or not kept.exists():
                 return
             if self.attribution.is_better(again, same):
@@ -155,9 +170,11 @@ class BugSaver:
             self.watcher.on_saved(same, str(removed))
 
 
-def save_elsewhere(entry: Entry) -> str:
-    """Saves an entry in a new temporary folder, and says where; its corpus cannot take it any more."""
+def save_elsewhere(entries: Sequence[Entry]) -> str:
+    """Saves entries in a new temporary folder, and says where; their corpus cannot take them any more."""
     try:
-        return f"the finding is kept in {corpus.save_entry(Path(tempfile.mkdtemp(prefix='fuzz-findings-')), entry)}"
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
+        paths = {corpus.save_entry(folder, entry) for entry in entries}
+        return f"the finding is kept in {paths.pop()}" if len(paths) == 1 else f"the findings are kept in {folder}"
     except (CorpusError, OSError) as error:
         return f"nor can the finding be kept elsewhere: {one_line(error)}"

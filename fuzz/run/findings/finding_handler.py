@@ -226,7 +226,7 @@ class FindingHandler:
             if bug.is_undecided:
                 self._drop(seen, UNDECIDED)
                 return False
-        with self.saver.locked():
+        with self.saver.locked(bug):
             saved = self.saver.add(bug, same)
             starts = saved is not None and self.grader.plan(saved)
             if saved is not None:
