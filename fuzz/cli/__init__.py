@@ -49,7 +49,9 @@ def exit_code(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except FuzzError as error:
-        complain(one_line(error))
+        # Who has closed a pipe, as head does, has read enough.
+        if not isinstance(error.__context__, BrokenPipeError):
+            complain(one_line(error))
         return USAGE
     except KeyboardInterrupt:
         complain("interrupted")

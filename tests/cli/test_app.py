@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +44,12 @@ def test_what_a_command_cannot_write_or_start_from_is_one_line(tmp_path: Path, c
     done = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert why in done.stderr and done.stderr.count("\n") == bool(why)
+
+
+def test_a_pipe_that_its_reader_has_closed_is_no_reason_to_complain() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = [sys.executable, "-m", "fuzz", "--version"]
+    done = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (2, b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -250,3 +251,17 @@ def test_threads_that_load_at_once_leave_standard_output_as_it_was(
         one.add_done_callback(lambda _: events.first_done.set())
         assert one.result().name == other.result().name == "double"
     assert sys.stdout is before
+
+
+def test_ctrl_c_while_a_file_is_loaded_is_the_persons_and_one_that_the_file_raises_its_own(tmp_path: Path) -> None:
+    path, before = tmp_path / "k.py", signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        path.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        with pytest.raises(KeyboardInterrupt):
+            load(str(path))
+        path.write_text("raise KeyboardInterrupt\n")
+        with pytest.raises(TargetError, match="cannot load .*: KeyboardInterrupt"):
+            load(str(path))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
