@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from io import TextIOWrapper
 from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
@@ -101,6 +102,9 @@ def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None
     _serving = activity.pid, activity
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # The process may be killed at any moment.
+        sys.stdout.reconfigure(line_buffering=True)
     close_files_but(channel.fileno(), resource_tracker.getfd() or 0)
 
 
