@@ -182,7 +182,7 @@ class Finding:
     def headline_part(self) -> Finding:
         """The part that its headline is about: the class of symptom under which it is filed.
 
-        Of symptoms that are told apart by output it is only the output of the first element listed.
+        Of symptoms that are distinguished by output it is only the output of the first element listed.
         """
         filed = self._of_class
         if self.symptom not in find_oracle_spec(self.oracle).distinguished_by_output:
