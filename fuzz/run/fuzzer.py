@@ -158,7 +158,7 @@ class Fuzzer:
                 self.watcher.on_removed(bug)
         seconds = time.monotonic() - start
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
-        short = pool.patience.seconds + triage.patience.seconds
+        short = pool.backoff.seconds + triage.backoff.seconds
         profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
         profile["starting"] += server.seconds_loading

@@ -23,9 +23,9 @@ from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
-from fuzz.worker.patience import Patience
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_of_outcome
+from fuzz.worker.retry_backoff import RetryBackoff
 
 RATE_RUNS = 10
 """Runs from which the rate of a disagreement is estimated."""
@@ -47,14 +47,14 @@ HANG_SECONDS = 5.0
 class Triage:
     """Confirms, shrinks and explains the findings of one target. `sampled` names the oracles that run on request.
 
-    A case that could not run, which shows nothing of the kernel, is run again as `patience` says.
+    A case that could not run, which shows nothing of the kernel, is run again as `backoff` says.
     """
 
     target: Target
     worker: Worker
     sampled: tuple[str, ...]
     spare: Worker | None = None
-    patience: Patience = field(default_factory=Patience)
+    backoff: RetryBackoff = field(default_factory=RetryBackoff)
 
     def __enter__(self) -> Triage:
         return self
@@ -72,7 +72,7 @@ class Triage:
                 self._replace_worker()
             answer = self.worker.call(Examine(case, sampled, everything))
             report = report_of_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
-            if not (report.not_run and self.patience.wait(tries, self.worker.deadline)):
+            if not (report.not_run and self.backoff.wait(tries, self.worker.deadline)):
                 break
         return report
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.patience import Patience
 from fuzz.worker.process import ForkingServer, Worker, WorkerCrash, wait_for_response
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import ReplicaGroup, Report, report_of_outcome
+from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.watchdog import POLL_SECONDS
 
 QUEUE_DEPTH = 4
@@ -24,7 +24,7 @@ MOST_AHEAD = 1024
 class Pool:
     """Workers with one handler and configuration, started when the first groups come.
 
-    A group of which a replica could not run is examined again, as `patience` says.
+    A group of which a replica could not run is examined again, as `backoff` says.
     """
 
     handler: str
@@ -35,7 +35,7 @@ class Pool:
     deadline: Deadline = field(default_factory=Deadline)
     server: ForkingServer | None = None
     workers: list[Worker] = field(default_factory=list)
-    patience: Patience = field(default_factory=Patience)
+    backoff: RetryBackoff = field(default_factory=RetryBackoff)
     _sent: dict[int, list[int]] = field(default_factory=dict)
     _tries: Counter[int] = field(default_factory=Counter)
     _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Pool:
 
     def _tries_again(self, number: int) -> bool:
         self._tries[number] += 1
-        return self.patience.wait(self._tries[number], self.deadline)
+        return self.backoff.wait(self._tries[number], self.deadline)
 
     def _rerun_alone(self, group: ReplicaGroup, crash: WorkerCrash) -> tuple[Report, ...]:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""

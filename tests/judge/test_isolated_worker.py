@@ -36,7 +36,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Hung, NotRun, Outcome, Raised, Rejected, Returned
 from fuzz.model.recipes import recipe
 from fuzz.triage.triage import Triage
-from fuzz.worker import patience
+from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import WorkerCrash
 from fuzz.worker.protocol import Report, report_of_outcome
@@ -142,7 +142,7 @@ def test_triage_knows_how_long_it_may_wait_for_what_could_not_be_compared(monkey
     monkeypatch.setattr(IsolatedWorker, "call", lambda self, request: reports.pop(0))
     worker: Any = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
     case: Any = None
-    monkeypatch.setattr(patience, "PAUSES", (0.0,))
+    monkeypatch.setattr(retry_backoff, "PAUSES", (0.0,))
     triage = Triage(None, worker, ())  # type: ignore[arg-type]
     assert triage.examine(case, "accuracy").outcome == "returned" and not reports
 

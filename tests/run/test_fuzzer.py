@@ -154,7 +154,7 @@ def full_disk(x):
 
 
 def test_a_run_for_which_the_machine_has_no_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.worker.patience.PAUSES", (0.0,))
+    monkeypatch.setattr("fuzz.worker.retry_backoff.PAUSES", (0.0,))
     path = tmp_path / "full_disk.py"
     path.write_text(FULL_DISK)
     fuzzer = Fuzzer(RunOptions(str(path), cases=5), load(str(path)), "cpu", tmp_path / "found", Watcher(), {})

@@ -19,7 +19,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage, describe_consequences
 from fuzz.triage.triggers import Trigger
-from fuzz.worker import patience
+from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import Report
@@ -246,6 +246,6 @@ def test_a_case_for_which_memory_lacks_runs_again(
 
         start = stop
 
-    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 3)
+    monkeypatch.setattr(retry_backoff, "PAUSES", (0.0,) * 3)
     worker: Any = ShortWorker()
     assert Triage(layernorm, worker, ()).measure_rate(two_cases[0], found) == Rate(10, 10) and not reports

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fuzz.model.case import Case
-from fuzz.worker import patience
+from fuzz.worker import retry_backoff
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 from fuzz.worker.system import resident
@@ -157,7 +157,7 @@ def test_no_worker_outlives_its_pool(case: Case) -> None:
 def test_what_the_machine_lacks_memory_for_is_examined_again_in_its_place(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 3)
+    monkeypatch.setattr(retry_backoff, "PAUSES", (0.0,) * 3)
     actions = ["echo", "short1", "echo", "short3", "echo", "short4", "echo"]
     outcomes = outcomes_of(pool(1), case, actions)
     lacking = "not run: no memory is left here"

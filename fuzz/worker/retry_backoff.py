@@ -14,7 +14,7 @@ REST = 4.0
 
 
 @dataclass
-class Patience:
+class RetryBackoff:
     """Decides whether what could not run is tried again, and waits before; `seconds` counts the waits.
 
     What lacks for good, such as a limit of the address space, so costs a share of a run's time that is bounded.

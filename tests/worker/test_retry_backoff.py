@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fuzz.worker import patience
+from fuzz.worker import retry_backoff
 from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.patience import PAUSES, REST, Patience
+from fuzz.worker.retry_backoff import PAUSES, REST, RetryBackoff
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class SleepingClock(Clock):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SleepingClock:
     clock = SleepingClock()
-    monkeypatch.setattr(patience.time, "sleep", clock.sleep)
+    monkeypatch.setattr(retry_backoff.time, "sleep", clock.sleep)
     return clock
 
 
 def test_a_case_is_tried_again_after_ever_longer_pauses(clock: SleepingClock) -> None:
-    waits, deadline = Patience(), Deadline(clock=clock)
+    waits, deadline = RetryBackoff(), Deadline(clock=clock)
     tries = 1
     while waits.wait(tries, deadline):
         tries += 1
@@ -41,7 +41,7 @@ def test_a_case_is_tried_again_after_ever_longer_pauses(clock: SleepingClock) ->
 
 
 def test_what_lacks_for_good_costs_a_share_of_the_time(clock: SleepingClock) -> None:
-    waits, deadline = Patience(), Deadline(clock=clock)
+    waits, deadline = RetryBackoff(), Deadline(clock=clock)
     assert not waits.wait(len(PAUSES) + 1, deadline)
     assert not waits.wait(1, deadline) and waits.seconds == 0
     clock.sleep(REST * sum(PAUSES))
@@ -50,5 +50,5 @@ def test_what_lacks_for_good_costs_a_share_of_the_time(clock: SleepingClock) -> 
 
 def test_a_wait_ends_with_the_run(clock: SleepingClock) -> None:
     with pytest.raises(OutOfTime):
-        Patience().wait(len(PAUSES), Deadline(1002.0, clock))
+        RetryBackoff().wait(len(PAUSES), Deadline(1002.0, clock))
     assert clock.now[0] == 1002.0
