@@ -12,7 +12,7 @@ from fuzz.model.recipes import Exact
 from fuzz.worker.process import Worker, WorkerCrash
 
 HANDLER = "fuzz.drift.measure:make_handler"
-PATIENCE = 600.0
+BATCH_SECONDS = 600.0
 """Seconds that one batch size may take: all its layers, and their reference."""
 MAX_EXACT = 1 << 16
 """Elements of a state that a case may hold bit by bit."""
@@ -20,7 +20,7 @@ MAX_EXACT = 1 << 16
 
 def run_drift(plan: DriftPlan, memory: int) -> Iterator[BatchDrift]:
     """The layers of every batch size, in order. UsageError where the kernel does not return."""
-    with Worker(HANDLER, plan, memory, PATIENCE) as worker:
+    with Worker(HANDLER, plan, memory, BATCH_SECONDS) as worker:
         for size in plan.batches:
             answer = worker.call(size)
             if isinstance(answer, WorkerCrash):

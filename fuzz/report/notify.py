@@ -22,13 +22,13 @@ from fuzz.run.result import Result
 from fuzz.triage.bug import Bug
 from fuzz.worker.deadline import Deadline
 
-PATIENCE = 30.0
+COMMAND_SECONDS = 30.0
 """Seconds that a command may take."""
-LEAST_PATIENCE = 2.0
+LEAST_SECONDS = 2.0
 """Seconds that it has even at the end of a run."""
 
 
-def notify(command: str, document: Mapping[str, Any], seconds: float = PATIENCE) -> str:
+def notify(command: str, document: Mapping[str, Any], seconds: float = COMMAND_SECONDS) -> str:
     """Runs the command by the shell with the document as its standard input; what went wrong, or nothing.
 
     It may take so many seconds. Nothing of the document becomes part of the command. What it prints goes to standard
@@ -77,7 +77,7 @@ class NotifyingProgress(TerminalProgress):
             "finding", target=options.target, planted=options.planted, backend=self.backend, seed=options.seed,
             finding=finding_json(bug),
         )  # fmt: skip
-        seconds = max(min(PATIENCE, self.deadline.seconds_left), LEAST_PATIENCE)
+        seconds = max(min(COMMAND_SECONDS, self.deadline.seconds_left), LEAST_SECONDS)
         if warning := notify(self.notification, data, seconds):
             self._print(f"warning: {warning}")
 

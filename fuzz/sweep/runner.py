@@ -19,7 +19,7 @@ from fuzz.target.spec import Target
 from fuzz.worker.process import Worker, WorkerCrash
 
 HANDLER = "fuzz.sweep.measure:make_handler"
-PATIENCE = 60.0
+REFERENCE_SECONDS = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 MAX_CASES = 24
 """Cases of one value each that are made of what a sweep found wrong."""
@@ -30,7 +30,7 @@ MAX_FAILED = 4
 def run_sweep(plan: SweepPlan, memory: int, timeout: float) -> Iterator[SweepCounts]:
     """The counts so far, after each request."""
     total = SweepCounts()
-    with Worker(HANDLER, plan, memory, timeout + PATIENCE) as worker:
+    with Worker(HANDLER, plan, memory, timeout + REFERENCE_SECONDS) as worker:
         for part in range(plan.requests):
             counts = worker.call(part)
             if isinstance(counts, WorkerCrash):

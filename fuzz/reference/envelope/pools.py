@@ -22,7 +22,7 @@ COLUMNS: Final = 512
 """Columns of a pool that are computed together."""
 FEW: Final = 16
 """Members of a pool of some MiB, which is kept."""
-PATIENCE: Final = 256
+UNUSED_STACKS: Final = 256
 """Stacks after which unused pools of more members are dropped."""
 WINDOWS: Final = 1024
 """Views of a pool that are kept: cases of one shape take the same ones, in one step after another."""
@@ -154,9 +154,9 @@ class Pools:
     idle: int = 0
 
     def start_stack(self) -> None:
-        """Count a stack. Drops the pools of many members when none has been used for `PATIENCE` stacks."""
+        """Count a stack. Drops the pools of many members when none has been used for `UNUSED_STACKS` stacks."""
         self.idle += 1
-        if self.idle > PATIENCE:
+        if self.idle > UNUSED_STACKS:
             self.large.clear()
 
     def get(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> NoisePool:

@@ -30,7 +30,7 @@ INITIAL = 32
 """Drawn cases with which an epoch begins."""
 EPOCH = 1000
 """Most plans of an epoch."""
-PATIENCE = 192
+STALLED_PLANS = 192
 """Plans without anything new after which an epoch ends."""
 POPULATION = 12
 """Cases that may be parents at a time."""
@@ -82,7 +82,7 @@ class EvolveEngine:
 
     def propose(self) -> Proposal:
         age = self._plans - self._epoch_start
-        if age >= EPOCH or age - self._last_progress >= PATIENCE + INITIAL:
+        if age >= EPOCH or age - self._last_progress >= STALLED_PLANS + INITIAL:
             self._epoch_start, self._last_progress, self.population, age = self._plans, 0, [], 0
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")

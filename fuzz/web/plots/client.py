@@ -18,7 +18,7 @@ from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.worker.process import Worker, WorkerCrash, preload
 
-PATIENCE = 120.0
+ENTRY_SECONDS = 120.0
 """Seconds that one entry may take, references and arbitrary precision included."""
 CAPACITY = 256
 """Results that are kept; the oldest go first."""
@@ -70,7 +70,7 @@ class PlotResult:
 def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:
     """The result of each entry, in order. What cannot be loaded or run is said in its texts, never raised."""
     preload("fuzz.worker_server")
-    with Worker(WORKER, config, RunOptions("").worker_memory, PATIENCE) as worker:
+    with Worker(WORKER, config, RunOptions("").worker_memory, ENTRY_SECONDS) as worker:
         for request in requests:
             answer = worker.call(request)
             if isinstance(answer, WorkerCrash):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope.pools import COLUMNS, FEW, PATIENCE, SPAN, WINDOWS, NoisePool, Pools, window_strides
+from fuzz.reference.envelope.pools import COLUMNS, FEW, SPAN, UNUSED_STACKS, WINDOWS, NoisePool, Pools, window_strides
 
 CPU = torch.device("cpu")
 
@@ -23,10 +23,10 @@ def test_a_members_row_is_the_same_in_every_pool() -> None:
 def test_large_pools_are_forgotten_when_nobody_asks_for_them() -> None:
     pools, ids = Pools(), tuple(range(FEW + 1))
     first = pools.get("tiny", 1.0, ids, 2.0**-24, CPU)
-    for _ in range(PATIENCE):
+    for _ in range(UNUSED_STACKS):
         pools.start_stack()
     assert pools.get("tiny", 1.0, ids, 2.0**-24, CPU) is first
-    for _ in range(PATIENCE + 1):
+    for _ in range(UNUSED_STACKS + 1):
         pools.start_stack()
     assert not pools.large and torch.equal(whole(pools.get("tiny", 1.0, ids, 2.0**-24, CPU)), whole(first))
 

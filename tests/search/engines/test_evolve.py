@@ -7,7 +7,7 @@ import math
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import EPOCH, INITIAL, PATIENCE, EvolveEngine
+from fuzz.search.engines.evolve import EPOCH, INITIAL, STALLED_PLANS, EvolveEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
@@ -60,7 +60,7 @@ def test_it_starts_anew_when_nothing_is_new_and_keeps_its_elites() -> None:
         one.learn(proposal, [report(0.5 if number == 10 else 0.0)])
         populations.append(len(one.population))
     assert any(
-        after < before for before, after in zip(populations[PATIENCE:], populations[PATIENCE + 1 :], strict=False)
+        after < before for before, after in zip(populations[STALLED_PLANS:], populations[STALLED_PLANS + 1 :], strict=False)
     )
     assert max(member.error for member in one.elites.values()) == 0.5
 
