@@ -10,8 +10,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO
 
-from fuzz.worker.command import PipeProcess
 from fuzz.worker.process import CONTEXT, SAFE_PATH, STARTS, fork_server, without_main
+from fuzz.worker.python_process import PipeProcess
 from fuzz.worker.system import environment
 
 

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 
 from fuzz.judge.batch.host import JudgeHost
-from fuzz.worker.command import start_isolated
+from fuzz.worker.python_process import start_isolated
 
 STUB = """
 import json, os, sys, time

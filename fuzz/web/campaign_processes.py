@@ -25,7 +25,7 @@ from fuzz.errors import FuzzError, UsageError, one_line
 from fuzz.files import read_file
 from fuzz.text import printable
 from fuzz.web.formatting import duration
-from fuzz.worker.command import program_command
+from fuzz.worker.python_process import program_command
 
 PROGRAM = """
 import signal, sys

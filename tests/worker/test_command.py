@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import fuzz
-from fuzz.worker.command import module_command, program_command
+from fuzz.worker.python_process import module_command, program_command
 
 SHOWS_ORIGIN = "print(find_spec('fuzz').origin, *sys.argv[1:])"
 

@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from fuzz.campaign.protocol import HostDied, HostEvent, Message, Request, Waiting, decode, encode
-from fuzz.worker.command import HostProcess, PipeProcess, module_command
+from fuzz.worker.python_process import HostProcess, PipeProcess, module_command
 
 HOST_MODULE = "fuzz.campaign.hosts.worker_host"
 HOST_COMMAND = module_command(HOST_MODULE)

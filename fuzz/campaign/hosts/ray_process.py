@@ -22,7 +22,7 @@ from typing import Any
 from fuzz.errors import UsageError, one_line
 from fuzz.files import lock_folder
 from fuzz.text import clean_text
-from fuzz.worker.command import EXIT_SECONDS, PipeProcess, Received, isolated_environment, module_command
+from fuzz.worker.python_process import EXIT_SECONDS, PipeProcess, Received, isolated_environment, module_command
 
 READ_SECONDS = 1.0
 """Seconds that an actor waits for something of its process."""

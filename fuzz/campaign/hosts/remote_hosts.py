@@ -24,7 +24,7 @@ from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
 from fuzz.target.loader import locate
-from fuzz.worker.command import HostProcess
+from fuzz.worker.python_process import HostProcess
 
 LARGEST_SOURCES = 32 << 20
 """Characters of all Python files beside a target's file, at most."""

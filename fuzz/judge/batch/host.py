@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz.judge.batch.task import JudgeTask, encode_task, failure
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
-from fuzz.worker.command import HostProcess, module_command, start_isolated
+from fuzz.worker.python_process import HostProcess, module_command, start_isolated
 
 HOST_MODULE = "fuzz.judge.batch.host_process"
 FURTHER_SECONDS = 600.0

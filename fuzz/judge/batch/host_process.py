@@ -28,7 +28,7 @@ from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.judge.result.report import judgement_json
 from fuzz.judge.result.score import CRASHED, UNREADABLE
 from fuzz.run.setup import start_worker_server
-from fuzz.worker.command import connect_to_parent
+from fuzz.worker.python_process import connect_to_parent
 from fuzz.worker.system import total_memory
 
 PREFIX = "fuzz-judge-"

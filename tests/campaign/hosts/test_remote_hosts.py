@@ -25,7 +25,7 @@ from fuzz.corpus import codec
 from fuzz.errors import UsageError
 from fuzz.model.case import Call, Case
 from fuzz.model.entry import Entry
-from fuzz.worker.command import Received
+from fuzz.worker.python_process import Received
 
 pytestmark = pytest.mark.usefixtures("forked_hosts")
 
