@@ -34,7 +34,7 @@ from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS
 from fuzz.judge.processes.requests import PROBLEM_HANDLER, Describe, ProblemConfig, Refusal
 from fuzz.judge.result.judgement import RIGHT
 from fuzz.run.setup import choose_backend, start_worker_server
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 MEMORY = 6 << 30
 LEVELS = ("level1", "level2")

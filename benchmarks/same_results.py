@@ -26,8 +26,8 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
-from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
+from fuzz.worker.worker import preload
 
 TARGETS = ("layernorm_bw", "gelu_bw", "cross_entropy", "matmul", "layer_norm", "msda")
 BUGS = {

@@ -10,9 +10,9 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO
 
-from fuzz.worker.process import CONTEXT, SAFE_PATH, STARTS, fork_server, without_main
 from fuzz.worker.python_process import PipeProcess
 from fuzz.worker.system import environment
+from fuzz.worker.worker import CONTEXT, SAFE_PATH, STARTS, fork_server, without_main
 
 
 @dataclass

@@ -18,8 +18,8 @@ from fuzz.search.engines.random import RandomEngine
 from fuzz.target.inputs import seed_cases
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.coverage_report.observe:make_handler"
 """The function that makes the handler of the worker, as ``module:function``."""

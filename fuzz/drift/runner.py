@@ -9,7 +9,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.model.recipes import Exact
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.drift.measure:make_handler"
 BATCH_SECONDS = 600.0

@@ -12,8 +12,8 @@ from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.judge.result.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.model.finding import Finding, filing_order
 from fuzz.model.outcome import Hung, describe
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.system import total_memory
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.judge.processes.script_worker:make_handler"
 SECONDS = 300.0

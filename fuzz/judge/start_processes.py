@@ -14,7 +14,7 @@ from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECON
 from fuzz.judge.processes.isolated_worker import ProblemProcess, start_solution
 from fuzz.judge.processes.requests import ProblemConfig, SolutionConfig
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker
+from fuzz.worker.worker import Worker
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from fuzz.model.outcome import Died, Hung, describe
 from fuzz.search.invalid_inputs import InvalidInput, derive_invalid_inputs
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Harm, Report, TryInvalidInput
+from fuzz.worker.worker import Worker, WorkerCrash
 
 PERIOD = 16
 """Of so many plans one is tried with an invalid input."""

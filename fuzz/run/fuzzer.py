@@ -40,8 +40,8 @@ from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool
 from fuzz.worker.precompile import Precompiler
-from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
+from fuzz.worker.worker import Worker
 
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""

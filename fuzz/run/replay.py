@@ -22,9 +22,9 @@ from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.text import shell_quote
 from fuzz.triage.triage import Triage
-from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
 from fuzz.worker.target_server import TargetServer
+from fuzz.worker.worker import Worker
 
 
 @dataclass(frozen=True)

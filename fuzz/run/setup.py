@@ -14,9 +14,9 @@ from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import fork_server, preload
 from fuzz.worker.protocol import LOADER, WorkerConfig
 from fuzz.worker.target_server import TargetServer
+from fuzz.worker.worker import fork_server, preload
 
 SERVER_MODULE = "fuzz.worker_server"
 """What the server of workers imports."""

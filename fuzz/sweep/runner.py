@@ -16,7 +16,7 @@ from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.spec import Target
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.sweep.measure:make_handler"
 REFERENCE_SECONDS = 60.0

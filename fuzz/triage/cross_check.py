@@ -16,8 +16,8 @@ from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.text import clean_text
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_of_outcome
+from fuzz.worker.worker import Worker, WorkerCrash
 
 MAX_REASON = 160
 """Characters of the reason why a backend cannot run a case."""

@@ -24,8 +24,8 @@ from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, Triage
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.process import WorkerCrash
 from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report, report_of_outcome
+from fuzz.worker.worker import WorkerCrash
 
 GRADING = "grading"
 """The step of triage in which a bug gets its severity."""

@@ -23,9 +23,9 @@ from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_of_outcome
 from fuzz.worker.retry_backoff import RetryBackoff
+from fuzz.worker.worker import Worker, WorkerCrash
 
 RATE_RUNS = 10
 """Runs from which the rate of a disagreement is estimated."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import ForkingServer, Worker, WorkerCrash, wait_for_response
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import ReplicaGroup, Report, report_of_outcome
 from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.watchdog import POLL_SECONDS
+from fuzz.worker.worker import ForkingServer, Worker, WorkerCrash, wait_for_response
 
 QUEUE_DEPTH = 4
 """Groups queued at each worker, so that it never waits for the next."""

@@ -19,7 +19,7 @@ from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import describe
 from fuzz.worker.child.target_server import FILES, SERVE, ServerConfig
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.worker.child.target_server:make_handler"
 FileVersions = tuple[tuple[int, int, int] | None, ...]

@@ -38,8 +38,8 @@ from fuzz.model.recipes import recipe
 from fuzz.triage.triage import Triage
 from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import WorkerCrash
 from fuzz.worker.protocol import Report, report_of_outcome
+from fuzz.worker.worker import WorkerCrash
 from tests.judge.problems import LINEAR, RELU, as_solution, write
 
 KILLED_AT = 13

@@ -18,8 +18,8 @@ from fuzz.run.result import Result
 from fuzz.search.engines import RandomEngine
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Report, TryInvalidInput, WorkerConfig
+from fuzz.worker.worker import Worker, WorkerCrash
 
 TARGETS = '''
 """Adds rows of two tables; one launcher checks its inputs, the other its shapes only."""

@@ -21,8 +21,8 @@ from fuzz.triage.triage import Triage, describe_consequences
 from fuzz.triage.triggers import Trigger
 from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.process import Worker
 from fuzz.worker.protocol import Report
+from fuzz.worker.worker import Worker
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fuzz.worker.process import Worker
+from fuzz.worker.worker import Worker
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzz.model.outcome import Outcome
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 
 def crash_outcome(worker: Worker, request: object) -> Outcome:

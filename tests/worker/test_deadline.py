@@ -11,7 +11,7 @@ import pytest
 
 from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.process import Worker
+from fuzz.worker.worker import Worker
 
 HANDLER = f"{__name__}:make_handler"
 

@@ -40,7 +40,7 @@ def test_torch_initialises_cuda_elsewhere() -> None:
 PROGRAM = """
 import os
 from multiprocessing import forkserver
-from fuzz.worker.process import Worker, fork_server
+from fuzz.worker.worker import Worker, fork_server
 
 fork_server("shared")
 with Worker("shared:make_handler", None, memory=8 << 30, timeout=120.0) as worker:
@@ -62,7 +62,7 @@ def test_a_forked_server_shares_imports_and_ends_with_its_program(tmp_path: Path
 FAILING = """
 import os
 from multiprocessing import forkserver
-from fuzz.worker.process import fork_server
+from fuzz.worker.worker import fork_server
 
 def fail(*arguments, **more):
     raise RuntimeError("the server cannot start")

@@ -14,9 +14,9 @@ import pytest
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.run.setup import serve_target
-from fuzz.worker.process import Worker, WorkerCrash, preload
 from fuzz.worker.protocol import HANDLER, Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
+from fuzz.worker.worker import Worker, WorkerCrash, preload
 
 HOSTILE = Path(__file__).parents[2] / "benchmarks" / "reliability" / "hostile.py"
 EXPECTED: dict[str, str] = runpy.run_path(str(HOSTILE))["EXPECTED"]

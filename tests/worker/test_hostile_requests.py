@@ -25,9 +25,9 @@ from processes import has_ended
 from benchmarks.reliability.hostile import sockets
 from fuzz.errors import UsageError
 from fuzz.model.outcome import Died, Hung, NotRun, OutOfMemory
-from fuzz.worker import process, worker_process
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker import worker_process
 from fuzz.worker.system import resident
+from fuzz.worker.worker import Worker, WorkerCrash
 
 MARK = "FUZZ_TEST_MARK"
 CLOCK = {"monotonic": time.monotonic}
@@ -278,9 +278,9 @@ def test_a_server_that_does_not_answer_is_replaced(worker: Worker, monkeypatch: 
 
     def leave_stopped(number: int) -> None:
         """The new server has all the time that it needs."""
-        monkeypatch.setattr(process, "SERVER_SECONDS", 1.0 if number == server else 300.0)
+        monkeypatch.setattr(worker, "SERVER_SECONDS", 1.0 if number == server else 300.0)
 
-    monkeypatch.setattr(process, "resume_if_stopped", leave_stopped)
+    monkeypatch.setattr(worker, "resume_if_stopped", leave_stopped)
     monkeypatch.setattr(worker_process, "resume_if_stopped", lambda _: None)
     os.kill(server, signal.SIGSTOP)
     other = worker.clone()
@@ -311,7 +311,7 @@ def test_a_server_whose_folder_is_deleted_while_it_is_replaced_is_replaced_again
         time.sleep(seconds)
         shutil.rmtree(folder, ignore_errors=True)
 
-    monkeypatch.setattr(process, "time", SimpleNamespace(sleep=sleep_and_delete, **CLOCK))
+    monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=sleep_and_delete, **CLOCK))
     with worker.clone() as other:
         assert other.call(("echo", 1)) == 1
 
@@ -323,7 +323,7 @@ def test_a_folder_of_temporary_files_that_cannot_be_made_again_is_one_clear_line
     folder = Path(get_temp_dir())
     shutil.rmtree(folder)
     folder.touch()
-    monkeypatch.setattr(process, "time", SimpleNamespace(sleep=lambda _: None, **CLOCK))
+    monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=lambda _: None, **CLOCK))
     try:
         with worker.clone() as other, pytest.raises(UsageError, match="kernels delete the folder of temporary files"):
             other.call(("echo", 1))

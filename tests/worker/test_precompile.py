@@ -13,8 +13,8 @@ import pytest
 
 from fuzz.model.case import Case
 from fuzz.worker.precompile import MOST_AHEAD, Precompiler
-from fuzz.worker.process import Worker
 from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.worker import Worker
 
 HANDLER = f"{__name__}:make_handler"
 

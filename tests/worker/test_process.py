@@ -27,10 +27,10 @@ from fuzz.worker.activity import Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
 from fuzz.worker.child.serve import heartbeat
 from fuzz.worker.child.supervisor import supervise
-from fuzz.worker.process import CONTEXT, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
 from fuzz.worker.system import resident
+from fuzz.worker.worker import CONTEXT, Worker, WorkerCrash
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -287,7 +287,7 @@ def test_a_worker_looks_for_garbage_in_what_it_makes_and_not_in_what_its_server_
 COORDINATOR = """
 import sys, time
 sys.path[:0] = sys.argv[2:]
-from fuzz.worker.process import Worker
+from fuzz.worker.worker import Worker
 worker = Worker("test_process:make_handler", None, 8 << 30, 600.0)
 print(worker.call("pid"), flush=True)
 worker.submit(sys.argv[1])
@@ -389,7 +389,7 @@ def test_workers_import_nothing_of_the_working_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "selectors.py").write_text("import pathlib; pathlib.Path(__file__).with_suffix('.ran').touch()\n")
     program.write_text(
-        "import os; from fuzz.worker.process import CONTEXT, preload; preload('json')\n"
+        "import os; from fuzz.worker.worker import CONTEXT, preload; preload('json')\n"
         "process = CONTEXT.Process(target=os.getpid); process.start(); process.join()"
     )
     subprocess.run([sys.executable, str(program)], cwd=folder, check=True, capture_output=True)

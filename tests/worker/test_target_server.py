@@ -16,8 +16,8 @@ from processes import has_ended
 from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import Died
 from fuzz.worker import worker_process
-from fuzz.worker.process import Worker
 from fuzz.worker.target_server import TargetServer
+from fuzz.worker.worker import Worker
 
 HARMLESS = {
     "threads": "it has threads", "process": "it has started processes", "daemon": "it has started processes",

@@ -39,9 +39,9 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
 from fuzz.worker.python_process import connect_to_parent
+from fuzz.worker.worker import preload
 
 BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""

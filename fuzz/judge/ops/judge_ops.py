@@ -40,7 +40,7 @@ from fuzz.judge.result.judgement import (
 )
 from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 LIST_SECONDS = 120.0
 """Seconds that a module may take to be loaded."""

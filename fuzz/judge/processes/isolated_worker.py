@@ -43,8 +43,8 @@ from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, OutOfMemory, Raised, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGroup, Report, report_of_outcome
+from fuzz.worker.worker import Worker, WorkerCrash
 
 PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""

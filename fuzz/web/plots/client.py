@@ -16,7 +16,7 @@ from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import replay_command
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.worker.process import Worker, WorkerCrash, preload
+from fuzz.worker.worker import Worker, WorkerCrash, preload
 
 ENTRY_SECONDS = 120.0
 """Seconds that one entry may take, references and arbitrary precision included."""

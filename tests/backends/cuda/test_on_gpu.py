@@ -22,8 +22,8 @@ from fuzz.oracles.execution.replicas import replica_values
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILE
-from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
+from fuzz.worker.worker import Worker
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)

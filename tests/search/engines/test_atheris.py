@@ -18,8 +18,8 @@ from fuzz.search.engines.atheris import engine as atheris_engine
 from fuzz.search.engines.atheris.engine import AtherisConfig, AtherisEngine
 from fuzz.search.engines.atheris.libfuzzer import INITIAL_INPUTS
 from fuzz.target.spec import Target
-from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.worker import Worker, WorkerCrash
 
 
 class Scripted:
