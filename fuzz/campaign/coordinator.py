@@ -12,8 +12,8 @@ from pathlib import Path
 from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.hosts.hosts import Hosts
-from fuzz.campaign.planner import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import HostEvent, Replay, Slice
+from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestScheduler, WorkerSlot
 from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
@@ -51,14 +51,14 @@ class Coordinator:
     fatal_error: str = ""
 
     def __post_init__(self) -> None:
-        self.planner = RequestPlanner(self.config, self.state)
+        self.scheduler = RequestScheduler(self.config, self.state)
         self.slots = [WorkerSlot(number) for number in range(self.config.workers)]
         self._last_heartbeat, self._last_progress = -HEARTBEAT_SECONDS, self.state.clock.monotonic()
 
     def run(self) -> str:
         """Runs until the budget ends, Ctrl-C, or an error; returns ``finished`` or ``stopped``."""
         self.state.start()
-        self.planner.plan_replays()
+        self.scheduler.queue_replays()
         outcome = "finished"
         try:
             while not (self._is_over() or self.fatal_error):
@@ -91,10 +91,10 @@ class Coordinator:
                 raise UsageError(state.jobs[0].note)
             return True
         limits = (budget.time, elapsed), (budget.cases, state.cases), (budget.quiet, elapsed - state.last_new)
-        self.planner.ending |= any(limit is not None and used >= limit for limit, used in limits)
+        self.scheduler.ending |= any(limit is not None and used >= limit for limit, used in limits)
         # Suspects of the last slices still run: each may be a finding that was not saved yet.
         waits = any(slot.only_suspects for slot in self._busy) or bool(state.urgent_jobs())
-        return self.planner.ending and not waits
+        return self.scheduler.ending and not waits
 
     def _assign(self) -> None:
         for slot in self.slots:
@@ -105,7 +105,7 @@ class Coordinator:
                 self.hosts.start(slot.number)
                 self._begin(slot, "starting")
             elif slot.state == "idle":
-                request = self.planner.assign(slot, self.slots)
+                request = self.scheduler.assign(slot, self.slots)
                 if request is not None:
                     self._begin(slot, "busy")
                     self.hosts.send(slot.number, request)
@@ -180,7 +180,7 @@ class Coordinator:
                 if slot.slice:
                     self._notify_of_rest(slot)
                     self._record_suspects(slot.job)
-                    self.planner.end_slice(slot, died=True)
+                    self.scheduler.end_slice(slot, died=True)
             case protocol.Progress() | protocol.Hit() | protocol.FindingTriaged() if slot.slice:
                 self._update_slice(slot, slot.slice, event)
 
@@ -217,21 +217,21 @@ class Coordinator:
                 if isinstance(event, protocol.SliceDone):
                     self._notify_of_rest(slot)
                     # Nothing ended it before its time: one is to blame only where a slice cannot be longer.
-                    self._record_suspects(slot.job, blamed=self.planner.unsettled_slices[slot.job] >= MOST_DOUBLINGS)
-                    self.planner.end_slice(slot, rejection=event.rejection)
+                    self._record_suspects(slot.job, blamed=self.scheduler.unsettled_slices[slot.job] >= MOST_DOUBLINGS)
+                    self.scheduler.end_slice(slot, rejection=event.rejection)
 
     def _end_host(self, slot: WorkerSlot, why: str) -> None:
         """Ends a slice with its host. What ran since its last progress runs first in the next slice of the job."""
         if slot.state == "starting":
             slot.failed_starts, slot.last_failure = slot.failed_starts + 1, why
         if isinstance(slot.request, Replay):
-            self.planner.replay_rest(slot)
+            self.scheduler.replay_rest(slot)
         elif slot.slice:
             self._notify_of_rest(slot)
             target, count = self.state.jobs[slot.job].target, self._record_suspects(slot.job)
             if not self.stopping:
                 self.state.say(f"{target}: worker {slot.number} ended ({why}); {count} cases are suspects")
-            self.planner.end_slice(slot, died=True)
+            self.scheduler.end_slice(slot, died=True)
         slot.state, slot.request, slot.slice = "gone", None, None
 
     def _record_suspects(self, index: int, *, blamed: bool = True) -> int:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fuzz.campaign.config import MAX_COVERAGE_CASES
-from fuzz.campaign.planner import MOST_DOUBLINGS, RequestPlanner, WorkerSlot, coverage_cases
 from fuzz.campaign.protocol import Slice
+from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, RequestScheduler, WorkerSlot, coverage_cases
 from fuzz.campaign.store import Job
 
 
@@ -23,16 +23,16 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
     )  # fmt: skip
     budget = SimpleNamespace(time=None, cases=None)
     config = SimpleNamespace(slice=2.0, budget=budget, memory=1, workers=1, coverage=0)
-    planner, slot = RequestPlanner(cast(Any, config), cast(Any, state)), WorkerSlot(0)
+    scheduler, slot = RequestScheduler(cast(Any, config), cast(Any, state)), WorkerSlot(0)
 
     def seconds(*, unconfirmed: bool) -> float:
         """The length of the next slice, which leaves something unconfirmed or not."""
-        request = planner.assign(slot, [slot])
+        request = scheduler.assign(slot, [slot])
         assert isinstance(request, Slice)
         state.jobs[0] = replace(state.jobs[0], cases=state.jobs[0].cases + 5)
         urgent.clear()
         urgent.update({0} if unconfirmed else ())
-        planner.end_slice(slot)
+        scheduler.end_slice(slot)
         return request.seconds
 
     assert [seconds(unconfirmed=True) for _ in range(3)] == [2.0, 4.0, 8.0]

@@ -52,8 +52,8 @@ class WorkerSlot:
 
 
 @dataclass
-class RequestPlanner:
-    """Plans the requests of a campaign. While it is `ending`, only suspects run.
+class RequestScheduler:
+    """Schedules the requests of a campaign. While it is `ending`, only suspects run.
 
     `unsettled_slices` counts a job's slices in a row that left something in question, each twice as long as the last.
     """
@@ -67,7 +67,7 @@ class RequestPlanner:
     unsettled_slices: Counter[int] = field(default_factory=Counter)
     _paused_until: dict[int, float] = field(default_factory=dict)
 
-    def plan_replays(self) -> None:
+    def queue_replays(self) -> None:
         """Queues former findings, those of each target once for each backend."""
         done: set[tuple[str, str, str]] = set()
         for index, job in enumerate(self.state.jobs):
