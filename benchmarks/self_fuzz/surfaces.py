@@ -20,7 +20,7 @@ from fuzz.backends.cpu.frontend.ir import walk
 from fuzz.backends.cpu.frontend.parser import parse
 from fuzz.backends.cpu.ops.table import OPERATIONS
 from fuzz.campaign.config import load_config
-from fuzz.campaign.schedule import create_jobs
+from fuzz.campaign.jobs import create_jobs
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
 from fuzz.model.entry import Entry

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign.config import MAX_COVERAGE_CASES, CampaignConfig
+from fuzz.campaign.jobs import next_job
 from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
-from fuzz.campaign.schedule import next_job
 from fuzz.campaign.state import CampaignState, RunningSlice, tag, target_name
 from fuzz.worker.system import total_memory
 

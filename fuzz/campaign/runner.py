@@ -18,8 +18,8 @@ from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.hosts.hosts import HOST_MODULE, Hosts
 from fuzz.campaign.hosts.ray_process import RayProcess, ray_connection
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
+from fuzz.campaign.jobs import create_jobs
 from fuzz.campaign.recorder import Recorder
-from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError, os_errors_as

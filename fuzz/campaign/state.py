@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
+from fuzz.campaign.jobs import FINDING_CELLS, average_discoveries
 from fuzz.campaign.journal import Suspects
 from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
-from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
 from fuzz.campaign.store import Campaign, Coverage, FindingRecord, Job, Occurrence, Statistic, Store
 from fuzz.campaign.store.rebuild import finding_of
 from fuzz.errors import CorpusError

@@ -8,7 +8,7 @@ import pytest
 
 from fuzz import cli
 from fuzz.campaign.config import load_config, parse_config
-from fuzz.campaign.schedule import create_jobs
+from fuzz.campaign.jobs import create_jobs
 from fuzz.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

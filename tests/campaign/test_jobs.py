@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.schedule import average_discoveries, create_jobs, next_job, select_targets
+from fuzz.campaign.jobs import average_discoveries, create_jobs, next_job, select_targets
 from fuzz.campaign.store import Job
 from fuzz.errors import UsageError
 
