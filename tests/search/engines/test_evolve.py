@@ -59,9 +59,8 @@ def test_it_starts_anew_when_nothing_is_new_and_keeps_its_elites() -> None:
         proposal = one.propose()
         one.learn(proposal, [report(0.5 if number == 10 else 0.0)])
         populations.append(len(one.population))
-    assert any(
-        after < before for before, after in zip(populations[STALLED_PLANS:], populations[STALLED_PLANS + 1 :], strict=False)
-    )
+    late = populations[STALLED_PLANS:]
+    assert any(after < before for before, after in zip(late, late[1:], strict=False))
     assert max(member.error for member in one.elites.values()) == 0.5
 
 

@@ -288,7 +288,7 @@ COORDINATOR = """
 import sys, time
 sys.path[:0] = sys.argv[2:]
 from fuzz.worker.worker import Worker
-worker = Worker("test_process:make_handler", None, 8 << 30, 600.0)
+worker = Worker("test_worker:make_handler", None, 8 << 30, 600.0)
 print(worker.call("pid"), flush=True)
 worker.submit(sys.argv[1])
 time.sleep(600)
