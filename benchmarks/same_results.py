@@ -79,7 +79,7 @@ def record_bug(name: str, bug: str) -> list[dict[str, Any]]:
 
 
 def record(cases: int) -> dict[str, Any]:
-    preload("fuzz.worker_server")
+    preload("fuzz.server_preload")
     return {
         "cases": {name: record_cases(name, cases) for name in TARGETS},
         "bugs": {f"{name}/{bug}": record_bug(name, bug) for name, bugs in BUGS.items() for bug in bugs},

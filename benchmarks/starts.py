@@ -52,7 +52,7 @@ class End:
 
 def end(target: str, planted: str, seed: int, *, backend: str, seconds: float) -> End:
     """One start, in this process and workers of its own."""
-    preload("fuzz.worker_server")
+    preload("fuzz.server_preload")
     with tempfile.TemporaryDirectory() as folder:
         most, limit = None if seconds else 1, seconds or LIMIT
         options = RunOptions(target, planted, backend, seed=seed, seconds=limit, max_findings=most)

@@ -68,7 +68,7 @@ def imported_once() -> Iterator[None]:
 
     It is one server for all tests, whichever starts it: it has imported what judgements need as well.
     """
-    CONTEXT.set_forkserver_preload(["fuzz.worker_server", SERVER_MODULE])
+    CONTEXT.set_forkserver_preload(["fuzz.server_preload", SERVER_MODULE])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CONTEXT, "set_forkserver_preload", lambda names: None)
         yield

@@ -20,7 +20,7 @@ ORDER = (
     # running a case
     "worker", "backends",
     # what is right, and what is wrong
-    "reference", "oracles", "worker_server",
+    "reference", "oracles", "server_preload",
     # from cases to bugs
     "corpus", "search", "shrink", "triage", "run", "report",
     # on top of one run

@@ -18,7 +18,7 @@ from fuzz.worker.protocol import LOADER, WorkerConfig
 from fuzz.worker.target_server import TargetServer
 from fuzz.worker.worker import fork_server, preload
 
-SERVER_MODULE = "fuzz.worker_server"
+SERVER_MODULE = "fuzz.server_preload"
 """What the server of workers imports."""
 
 

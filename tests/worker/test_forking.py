@@ -12,7 +12,7 @@ from processes import has_ended
 
 WITH_A_GPU = """
 import os, torch
-from fuzz.worker_server import importing
+from fuzz.server_preload import importing
 
 asked = []
 # What a CUDA build of torch has; NVML sees one GPU, and the CUDA runtime must not be asked.
@@ -27,7 +27,7 @@ def run_program(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", WITH_A_GPU + program], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("imports", ["torch.cuda.is_available()", "import fuzz.judge.worker_server"])
+@pytest.mark.parametrize("imports", ["torch.cuda.is_available()", "import fuzz.judge.server_preload"])
 def test_it_does_not_initialise_cuda(imports: str) -> None:
     ended = run_program(f"with importing():\n    {imports}\nassert not asked and dict(os.environ) == variables")
     assert ended.returncode == 0, ended.stderr

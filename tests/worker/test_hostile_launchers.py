@@ -31,7 +31,7 @@ def mark() -> Iterator[bytes]:
     resource_tracker.ensure_running()
     server._stop()
     os.environ[name] = value
-    preload("fuzz.worker_server")
+    preload("fuzz.server_preload")
     yield f"{name}={value}".encode()
     server._stop()
     del os.environ[name]

@@ -223,7 +223,7 @@ def main() -> None:
     pipe, *folder = sys.argv[1:]
     channel = HostChannel(connect_to_parent(pipe), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
-    preload("fuzz.worker_server")
+    preload("fuzz.server_preload")
     channel.send(protocol.Ready())
     try:
         for request in channel.requests():

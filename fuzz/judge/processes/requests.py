@@ -21,7 +21,7 @@ from fuzz.worker.protocol import EagerDeviation
 
 PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
 SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
-SERVER_MODULE = "fuzz.judge.worker_server"
+SERVER_MODULE = "fuzz.judge.server_preload"
 """What the server of workers imports before it forks these processes."""
 
 FLOPS = 1 << 28

@@ -69,7 +69,7 @@ class PlotResult:
 
 def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:
     """The result of each entry, in order. What cannot be loaded or run is said in its texts, never raised."""
-    preload("fuzz.worker_server")
+    preload("fuzz.server_preload")
     with Worker(WORKER, config, RunOptions("").worker_memory, ENTRY_SECONDS) as worker:
         for request in requests:
             answer = worker.call(request)

@@ -1,4 +1,4 @@
-"""Is imported by the server of a judge's workers, after `fuzz.worker_server`: what nearly every judgement imports.
+"""Is imported by the server of a judge's workers, after `fuzz.server_preload`: what nearly every judgement imports.
 
 PyTorch imports its modules where a problem is run on tensors without memory, where its operations are counted, and
 where the attributes that a solution may replace are listed: more than a second in each process. The handlers of both
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fuzz.worker_server import importing
+from fuzz.server_preload import importing
 
 MODULES = (
     "torch._dynamo", "torch.utils.benchmark", "torch.utils.flop_counter", "numpy.testing",
