@@ -18,7 +18,7 @@ from benchmarks.scoreboard.acceptance import LOW, RULES, Compared
 from benchmarks.scoreboard.board import OURS, Board, save
 from fuzz.backends import backend
 from fuzz.backends.execute import FatalError, run
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import FuzzError
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype

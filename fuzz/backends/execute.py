@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients, make_writable
 from fuzz.backends.base import Backend, Session, portable_path
-from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
+from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
@@ -51,7 +51,7 @@ class CompletedCall:
 
     buffers: Mapping[str, Buffer]
     outputs: Mapping[str, torch.Tensor]
-    allocations: GuardedAllocations
+    allocations: LauncherAllocations
     session: Session
 
 
@@ -121,7 +121,7 @@ def launch(
 
     compute = computation or (gradients if target.differentiable else forward)
     reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
-    with reported, backend.session(order) as session, GuardedAllocations(session.on_operation) as allocations:
+    with reported, backend.session(order) as session, LauncherAllocations(session.on_operation) as allocations:
         outputs = compute(launch_with, inputs, cotangents)
         backend.synchronize()
     return CompletedCall(buffers, outputs, allocations, session)

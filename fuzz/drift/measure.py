@@ -12,7 +12,7 @@ from torch import Tensor
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import check_outputs
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import TargetError
 from fuzz.model.dims import resolve

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.execute import run
-from fuzz.backends.memory import DTYPE_NAMES, read_words
+from fuzz.backends.guarded_memory import DTYPE_NAMES, read_words
 from fuzz.errors import TargetError, Unadjudicated, UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case

@@ -3,8 +3,8 @@ depends on unwritten memory, and the programs of a launch do not write different
 
 from __future__ import annotations
 
-from fuzz.backends.allocations import fill_without_poison
 from fuzz.backends.execute import run
+from fuzz.backends.launcher_allocations import fill_without_poison
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding

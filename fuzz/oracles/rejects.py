@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.memory import allocate_buffer
+from fuzz.backends.guarded_memory import allocate_buffer
+from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
@@ -76,7 +76,7 @@ class RejectsOracle(Oracle):
             key: allocate_buffer(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()
         }
         inputs = {key: buffers[key].tensor for key in call.arguments} | exam.target.scalars(call)
-        with exam.backend.session(None) as session, GuardedAllocations(session.on_operation) as allocations:
+        with exam.backend.session(None) as session, LauncherAllocations(session.on_operation) as allocations:
             try:
                 changed = spoil(**inputs)
             except Exception as error:

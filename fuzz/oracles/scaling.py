@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case

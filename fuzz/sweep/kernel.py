@@ -12,7 +12,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import check_outputs
-from fuzz.backends.memory import TORCH_DTYPES
+from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.errors import TargetError
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes.torch_values import from_bits

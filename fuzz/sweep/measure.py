@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError, one_line
 from fuzz.model.dtypes import Doubles
 from fuzz.model.dtypes import dtype as named_dtype

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.backends.allocations import OperationObserver
 from fuzz.backends.dispatch_mode import DispatchMode
+from fuzz.backends.launcher_allocations import OperationObserver
 from fuzz.judge.ops.samples import CallRecorder
 from fuzz.judge.processes.scale import ElementCounter
 from fuzz.judge.processes.solution_worker import OperationLog

@@ -68,7 +68,7 @@ class CpuBackend(Backend):
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
-        from fuzz.backends.memory import GUARD
+        from fuzz.backends.guarded_memory import GUARD
 
         memory = cpu.Memory(filled=True, guard=GUARD)
         instruments = dict(conflicts=True, races=self.races, overflow=True, counters=self.counting)

@@ -14,7 +14,7 @@ from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends.base import Pointer, RunOrder
 from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
-from fuzz.backends.memory import address_range
+from fuzz.backends.guarded_memory import address_range
 
 HEAD = 9
 """A launcher gets the grid, the stream, the function, two kinds of metadata and two hooks before the arguments."""

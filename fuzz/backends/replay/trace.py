@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from fuzz.backends.allocations import Allocation
 from fuzz.backends.base import RecordedLaunch, RunOrder
 from fuzz.backends.execute import CompletedCall
-from fuzz.backends.memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
+from fuzz.backends.launcher_allocations import Allocation
 from fuzz.backends.poison import POISON
 from fuzz.backends.replay.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from fuzz.backends.dispatch_mode import DispatchMode
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.judge.formats.ops import Sample, WrongForm, check_form, expected_form
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.schemas import (

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.judge.formats.base import Problem
 from fuzz.judge.problem.description import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
 from fuzz.judge.processes.requests import FLOPS

@@ -12,7 +12,7 @@ import torch
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from fuzz.backends.memory import read_words
+from fuzz.backends.guarded_memory import read_words
 from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.errors import one_line
 from fuzz.judge.processes.tf32 import Tf32Record

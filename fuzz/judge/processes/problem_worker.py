@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from fuzz.backends import BACKENDS, DEFAULT
-from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import gradients, make_writable
-from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, allocate_buffer, read_words
+from fuzz.backends.guarded_memory import DTYPE_NAMES, TORCH_DTYPES, allocate_buffer, read_words
+from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.judge.formats import load_problem
 from fuzz.judge.formats.base import Problem, Tensors
@@ -188,7 +188,7 @@ class ProblemHandler:
             name: allocate_buffer(name, value, case.last.dims, DEFAULT.device)
             for name, value in case.last.arguments.items()
         }
-        with GuardedAllocations():
+        with LauncherAllocations():
             self.eager_outputs(exam, {name: one.tensor for name, one in buffers.items()})
         return max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fuzz.backends import DEFAULT
-from fuzz.backends.allocations import GuardedAllocations, fill_without_poison
+from fuzz.backends.launcher_allocations import LauncherAllocations, fill_without_poison
 from fuzz.errors import one_line
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
@@ -57,7 +57,7 @@ def run_script(path: Path, order: int | None = None) -> ScriptReport:
     torch.manual_seed(0)
     try:
         with OnDevice(DEFAULT.device), DEFAULT.session(order) as session:
-            with GuardedAllocations(session.on_operation) as allocations, redirect_stdout(printed):
+            with LauncherAllocations(session.on_operation) as allocations, redirect_stdout(printed):
                 try:
                     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
                 except SystemExit:

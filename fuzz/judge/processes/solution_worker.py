@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from fuzz.backends import backend as named_backend
-from fuzz.backends.allocations import GuardedAllocations, fill_without_poison
 from fuzz.backends.base import Backend
 from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.execute import FatalError, _failure_outcome, run
-from fuzz.backends.memory import DTYPE_NAMES, read_words
+from fuzz.backends.guarded_memory import DTYPE_NAMES, read_words
+from fuzz.backends.launcher_allocations import LauncherAllocations, fill_without_poison
 from fuzz.backends.triton_host import autotune
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
@@ -183,7 +183,7 @@ class SolutionHandler:
         earlier: dict[int, list[Outputs]] = {}
         end = time.monotonic() + request.seconds
         try:
-            with self.backend.session(None) as session, GuardedAllocations(session.on_operation), self.conduct.watch():
+            with self.backend.session(None) as session, LauncherAllocations(session.on_operation), self.conduct.watch():
                 for number, same_memory in request.steps:
                     self.setting = request.settings[number]
                     tensors = self.place(request.case.calls[number], alive[-1] if same_memory and alive else {})

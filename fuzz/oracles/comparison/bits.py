@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES, WORD_DTYPES, read_words
+from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, read_words
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.bits import Outputs, Pairs, within_bound

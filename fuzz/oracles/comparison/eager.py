@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fuzz.backends.memory import TORCH_DTYPES
+from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.model.outcome import Returned
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import PATTERNS

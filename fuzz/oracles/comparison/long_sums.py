@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import SYMPTOMS, ElementComparison, compare_elements, error_bounds

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.reference.envelope import UNIT64, Expected, Precision
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fuzz.backends.memory import read_words
+from fuzz.backends.guarded_memory import read_words
 from fuzz.backends.poison import POISON
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits

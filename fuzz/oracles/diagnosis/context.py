@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.elements import compare_elements, error_bounds

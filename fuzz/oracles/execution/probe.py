@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fuzz.backends.memory import TORCH_DTYPES
+from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.errors import TargetError, one_line
 from fuzz.model.dims import resolve
 from fuzz.target.spec import Target

@@ -11,7 +11,7 @@ import torch
 
 from fuzz.backends.base import RunOrder
 from fuzz.backends.execute import CompletedCall
-from fuzz.backends.memory import WORD_DTYPES
+from fuzz.backends.guarded_memory import WORD_DTYPES
 from fuzz.backends.replay.trace import ReplayResult
 from fuzz.model.case import Call
 from fuzz.model.finding import Finding

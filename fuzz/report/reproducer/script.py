@@ -19,7 +19,7 @@ from jinja2 import Template
 
 from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import FatalError, run
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import resolve

@@ -12,7 +12,7 @@ import numpy as np
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
-from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Call
 from fuzz.model.dtypes import Bits, DType, from_bits, to_bits

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.backends.allocations import OperationObserver
 from fuzz.backends.cpu.instruments import Instruments, ordered
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
 from fuzz.backends.cpu.runtime.shadow import Memory
 from fuzz.backends.cpu.runtime.violations import Violation
+from fuzz.backends.launcher_allocations import OperationObserver
 from fuzz.backends.triton_host.knobs import knobs
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz.backends.allocations import UNINITIALISED_OPS
+from fuzz.backends.launcher_allocations import UNINITIALISED_OPS
 from fuzz.backends.poison import POISON
 
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.memory import (
+from fuzz.backends.guarded_memory import (
     GUARD,
     POISON,
     TORCH_DTYPES,
@@ -21,6 +20,7 @@ from fuzz.backends.memory import (
     find_poison,
     read_words,
 )
+from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.model.case import Argument
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
@@ -155,7 +155,7 @@ def test_arithmetic_on_poison_leaves_none() -> None:
 
 
 def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
-    with GuardedAllocations():
+    with LauncherAllocations():
         tensors = [
             torch.empty(4),
             torch.empty_like(torch.zeros(3)),
@@ -166,7 +166,7 @@ def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:
-    with GuardedAllocations() as allocations:
+    with LauncherAllocations() as allocations:
         tensors = [
             torch.zeros(3),
             torch.ones(2, dtype=torch.int32),
@@ -183,7 +183,7 @@ def test_allocations_keep_what_torch_fills_them_with() -> None:
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) -> None:
     assert callable(allocate)
-    with GuardedAllocations() as allocations:
+    with LauncherAllocations() as allocations:
         tensor = allocate()
     ctypes.memset(tensor.data_ptr() + tensor.element_size() * offset, 0x3F, tensor.element_size())
     accesses = allocations.outside_writes({tensor.data_ptr(): "dx"})
@@ -194,7 +194,7 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
 def test_the_storage_of_an_allocation_begins_with_its_elements(dtype: torch.dtype) -> None:
-    with GuardedAllocations() as allocations:
+    with LauncherAllocations() as allocations:
         tensor = torch.empty(3, 5, dtype=dtype)
     assert len(allocations.guarded) == 1
     assert tensor.storage_offset() == 0 and tensor.untyped_storage().data_ptr() == tensor.data_ptr()
@@ -203,13 +203,13 @@ def test_the_storage_of_an_allocation_begins_with_its_elements(dtype: torch.dtyp
 def test_views_from_a_storage_offset_are_of_the_allocation() -> None:
     """torch's own gradient of as_strided makes them."""
     x = torch.arange(12.0).requires_grad_()
-    with GuardedAllocations():
+    with LauncherAllocations():
         (gradient,) = torch.autograd.grad(torch.as_strided(x, (2, 2), (1, 2), 1).sum(), x)
     assert gradient.tolist() == [0, 1, 1, 1, 1, *[0] * 7]
 
 
 def test_allocations_end_with_the_run() -> None:
-    with GuardedAllocations() as allocations:
+    with LauncherAllocations() as allocations:
         torch.empty(4)
     torch.empty(4)
     assert len(allocations.guarded) == 1

@@ -18,7 +18,7 @@ import torch
 
 from fuzz.backends.base import OperationHook
 from fuzz.backends.dispatch_mode import DispatchMode
-from fuzz.backends.memory import DTYPE_NAMES, GUARD, WORD_DTYPES, fill_poison, signed_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, GUARD, WORD_DTYPES, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
 from fuzz.model.outcome import Access
 
@@ -115,7 +115,7 @@ class OperationObserver(DispatchMode):
         return func(*args, **kwargs)
 
 
-class GuardedAllocations(OperationObserver):  # type: ignore[no-untyped-call]
+class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
     """While active, allocations are guarded and poisoned; `guarded` lists them. `on_operation` gets every operation.
 
     `has_computed` is whether torch did anything other than allocate memory and make views of it.
