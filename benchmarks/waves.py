@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from fuzz.backends.base import ReplicaLimits
-from fuzz.backends.replay import trace
+from fuzz.backends.launch_trace import trace
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import sample_oracles
 from fuzz.model.recipes.torch_values import tensor

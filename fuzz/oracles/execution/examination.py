@@ -16,7 +16,7 @@ import torch
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import CompletedCall, Words, run
 from fuzz.backends.guarded_memory import read_words
-from fuzz.backends.replay.trace import LaunchTrace
+from fuzz.backends.launch_trace.trace import LaunchTrace
 from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Outcome, Returned

@@ -9,7 +9,7 @@ import torch
 
 from fuzz.backends.base import Backend, RunOrder
 from fuzz.backends.execute import CompletedCall, FatalError, run
-from fuzz.backends.replay.trace import LaunchTrace, ReplayResult, matches_single_run, record_trace
+from fuzz.backends.launch_trace.trace import LaunchTrace, TraceResult, matches_single_run, record_trace
 from fuzz.model.case import SEED_STRIDE, Argument, Call, Case, LaunchOptions
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
@@ -96,7 +96,7 @@ class CaseRunner:
 
 def record_and_replay(
     backend: Backend, ran: CompletedCall, values: Values, outputs: Outputs, orders: Sequence[RunOrder] = ()
-) -> tuple[LaunchTrace | None, ReplayResult | None]:
+) -> tuple[LaunchTrace | None, TraceResult | None]:
     """The trace of a run of the first replica, and what it gives for all of them.
 
     (None, None) where launches cannot be replayed, or do not give the first replica the outputs of its run.
@@ -107,7 +107,7 @@ def record_and_replay(
 
 
 @measured("launch")
-def replay(backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()) -> ReplayResult:
+def replay(backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()) -> TraceResult:
     """Replays the launches for all replicas. Raises Unattributed where the device fails."""
     try:
         return trace.replay(values, orders)

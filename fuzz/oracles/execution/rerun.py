@@ -12,7 +12,7 @@ import torch
 from fuzz.backends.base import RunOrder
 from fuzz.backends.execute import CompletedCall
 from fuzz.backends.guarded_memory import WORD_DTYPES
-from fuzz.backends.replay.trace import ReplayResult
+from fuzz.backends.launch_trace.trace import TraceResult
 from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
@@ -77,7 +77,7 @@ def run_again(requests: Sequence[Request]) -> Iterator[Iterator[tuple[Sequence[i
 
 
 def _results(
-    exams: Sequence[Examination], rerun: Rerun, replayed: ReplayResult | None
+    exams: Sequence[Examination], rerun: Rerun, replayed: TraceResult | None
 ) -> Iterator[tuple[Sequence[int], Outputs]]:
     alone: Sequence[int] = range(len(rerun.rows))
     if replayed is not None:
@@ -92,7 +92,7 @@ def _results(
             yield [row], {name: output[None] for name, output in outputs.items()}
 
 
-def _replay_all(requests: Sequence[Request]) -> dict[int, ReplayResult]:
+def _replay_all(requests: Sequence[Request]) -> dict[int, TraceResult]:
     """By the number of a request what its replicas give together; those whose launches cannot be replayed are missing.
 
     Reruns of calls of one structure run at once, as many as memory for the arguments of replicas may hold.
@@ -101,7 +101,7 @@ def _replay_all(requests: Sequence[Request]) -> dict[int, ReplayResult]:
     for number, (exams, rerun) in enumerate(requests):
         if exams[0].stack is not None and rerun.rows:
             groups.setdefault(call_structure(rerun.call), []).append(number)
-    found: dict[int, ReplayResult] = {}
+    found: dict[int, TraceResult] = {}
     for structure, numbers in groups.items():
         while numbers:
             sizes = accumulate(_size(requests[number][1]) for number in numbers)
@@ -116,7 +116,7 @@ def _size(rerun: Rerun) -> int:
     return sum(part.nbytes for part in rerun.values.values())
 
 
-def _replay(structure: object, requests: Sequence[Request]) -> list[ReplayResult]:
+def _replay(structure: object, requests: Sequence[Request]) -> list[TraceResult]:
     """What each of the reruns gives, all of calls of one structure; none where they cannot be replayed."""
     exams, rerun = requests[0]
     exam = exams[rerun.rows[0]]

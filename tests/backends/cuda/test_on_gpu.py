@@ -15,7 +15,7 @@ from fuzz.backends import backend
 from fuzz.backends.cuda.backend import CudaBackend
 from fuzz.backends.cuda.launch_recorder import CudaLaunch
 from fuzz.backends.execute import CompletedCall, run
-from fuzz.backends.replay.trace import LaunchTrace, record_trace
+from fuzz.backends.launch_trace.trace import LaunchTrace, record_trace
 from fuzz.model.case import Case
 from fuzz.oracles import examine
 from fuzz.oracles.execution.replicas import replica_values

@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
-from fuzz.backends.replay.trace import LaunchTrace
+from fuzz.backends.launch_trace.trace import LaunchTrace
 from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic

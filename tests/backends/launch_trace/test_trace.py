@@ -15,7 +15,7 @@ from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
 from fuzz.backends.execute import CompletedCall, run
-from fuzz.backends.replay.trace import record_trace
+from fuzz.backends.launch_trace.trace import record_trace
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import SAMPLED_ORACLES

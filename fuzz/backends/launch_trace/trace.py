@@ -19,9 +19,9 @@ import torch
 from fuzz.backends.base import RecordedLaunch, RunOrder
 from fuzz.backends.execute import CompletedCall
 from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
+from fuzz.backends.launch_trace.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
 from fuzz.backends.launcher_allocations import Allocation
 from fuzz.backends.poison import POISON
-from fuzz.backends.replay.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
 
 Values = Mapping[str, torch.Tensor]
 Addresses = tuple[int, int]
@@ -39,17 +39,17 @@ class OutputView:
 
 
 @dataclass(frozen=True)
-class ReplayResult:
+class TraceResult:
     """Outputs (replicas, *shape) by name, and by replica, bool (replicas), whether its memory is as it should be."""
 
     outputs: Mapping[str, torch.Tensor]
     intact: np.ndarray
 
-    def split(self, counts: Sequence[int]) -> list[ReplayResult]:
+    def split(self, counts: Sequence[int]) -> list[TraceResult]:
         """The results of the first replicas, of those after them, and so on: of so many each."""
         parts = {name: torch.split(output, list(counts)) for name, output in self.outputs.items()}
         intact = np.split(self.intact, np.cumsum(counts)[:-1])
-        return [ReplayResult({name: parts[name][place] for name in parts}, one) for place, one in enumerate(intact)]
+        return [TraceResult({name: parts[name][place] for name in parts}, one) for place, one in enumerate(intact)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LaunchTrace:
     steps: tuple[TracedLaunch, ...]
     outputs: Mapping[str, OutputView]
 
-    def replay(self, values: Values, orders: Sequence[RunOrder] = ()) -> ReplayResult:
+    def replay(self, values: Values, orders: Sequence[RunOrder] = ()) -> TraceResult:
         """Runs replicas, launch by launch; `values` are those of each tensor, (replicas, *stored shape).
 
         `orders` gives the order of each replica; where it is empty all have the usual one.
@@ -103,7 +103,7 @@ class LaunchTrace:
         intact = ~np.asarray(damaged.cpu().numpy())
         for report in reports:
             intact = intact if report is None else intact & (report == 0)
-        return ReplayResult(outputs, intact)
+        return TraceResult(outputs, intact)
 
     @cached_property
     def layout(self) -> RowLayout:
@@ -215,7 +215,7 @@ def has_poison(output: torch.Tensor) -> torch.Tensor:
     return matches.reshape(count, -1).any(1)
 
 
-def matches_single_run(result: ReplayResult, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:
+def matches_single_run(result: TraceResult, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:
     """Whether one replica has the very bits that a run of its own gave."""
     pairs = ((result.outputs[name][row], output) for name, output in outputs.items())
     return bool(result.intact[row]) and all(torch.equal(as_bytes(got), as_bytes(want)) for got, want in pairs)
