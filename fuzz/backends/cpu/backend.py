@@ -70,7 +70,7 @@ class CpuBackend(Backend):
         from fuzz.backends import cpu
         from fuzz.backends.guarded_memory import GUARD
 
-        memory = cpu.Memory(filled=True, guard=GUARD)
+        memory = cpu.ShadowMemory(filled=True, guard=GUARD)
         instruments = dict(conflicts=True, races=self.races, overflow=True, counters=self.counting)
         with cpu.active(), cpu.observe(order, unwritten=memory, **instruments) as log:
             cpu.counters.clear()

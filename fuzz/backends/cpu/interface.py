@@ -8,7 +8,7 @@ from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
 from fuzz.backends.cpu.runtime.compiled_kernel import c_source
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.observation import Log, observe
-from fuzz.backends.cpu.runtime.shadow import Memory
+from fuzz.backends.cpu.runtime.shadow import ShadowMemory
 from fuzz.backends.cpu.runtime.violations import DeviceAssertion, Failure, MemoryFault, OutOfBounds, Violation
 from fuzz.backends.triton_host.knobs import knobs
 
@@ -18,10 +18,10 @@ __all__ = [
     "INSTRUMENTS",
     "Log",
     "MalformedIR",
-    "Memory",
     "MemoryFault",
     "NoCompiler",
     "OutOfBounds",
+    "ShadowMemory",
     "UnsupportedOperation",
     "Violation",
     "activate",

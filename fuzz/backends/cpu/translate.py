@@ -14,7 +14,7 @@ from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.codegen.operands import Uniform
 from fuzz.backends.cpu.codegen.prelude import prelude
-from fuzz.backends.cpu.frontend.ir import Location
+from fuzz.backends.cpu.frontend.ir import SourceLocation
 from fuzz.backends.cpu.frontend.parser import parse
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.instruments import PLAIN, Instruments
@@ -34,7 +34,7 @@ class Program:
     sites: list[CheckSite]
     parameters: list[tuple[str, str]]
     counters: list[CounterSite]
-    offset_locations: list[Location]
+    offset_locations: list[SourceLocation]
     compared_numbers: list[Number]
 
 

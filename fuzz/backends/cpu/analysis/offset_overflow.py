@@ -14,7 +14,7 @@ from fuzz.backends.cpu.analysis.affine import TooLong
 from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, make_index_function
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.operands import FastPath, LoopNest, Operand, Uniform, indexed_view
-from fuzz.backends.cpu.frontend.ir import Location, Op, Value
+from fuzz.backends.cpu.frontend.ir import Op, SourceLocation, Value
 
 OPERATORS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
 MOST_VALUES = 48
@@ -33,7 +33,7 @@ class WideOffset:
 
     lowering: Lowering
     leaves: list[tuple[Value, Operand]] = field(default_factory=list)
-    location: Location | None = None
+    location: SourceLocation | None = None
     visited: int = 0
 
     def text(

@@ -13,7 +13,7 @@ from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index,
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.codegen.operands import Lane, LoopNest, Operand, Statement, Uniform, indexed_view
 from fuzz.backends.cpu.errors import UnsupportedOperation
-from fuzz.backends.cpu.frontend.ir import Block, FuncOp, Location, Op, Value, walk
+from fuzz.backends.cpu.frontend.ir import Block, FuncOp, Op, SourceLocation, Value, walk
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.instruments import PLAIN, Instruments
 
@@ -36,7 +36,7 @@ class Lowering:
         # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
         self.shifted: dict[Value, tuple[Value, str]] = {}
         # The arithmetic that makes offsets, by the number that tags a wrapped address.
-        self.offset_locations: list[Location] = []
+        self.offset_locations: list[SourceLocation] = []
         self.counters: list[CounterSite] = []
         self.synchronises = "conflicts" in instruments and any(
             op.definition.synchronises(op) for op in self.producers.values()
@@ -56,7 +56,7 @@ class Lowering:
         self.uses_libdevice = False
         self.open_loop: LoopNest | None = None
         self.location = function.location
-        self.commented: Location | None = None
+        self.commented: SourceLocation | None = None
 
     # operations
 
@@ -269,7 +269,7 @@ def may_join(loop: LoopNest, shape: tuple[int, ...], operands: Iterable[Operand]
     return all(lane.loop is not loop or index == here for lane, index in reads)
 
 
-def source_comment(location: Location) -> str:
+def source_comment(location: SourceLocation) -> str:
     text = linecache.getline(location.file, location.line).strip()
     text = re.sub(r"[^\x20-\x7e]", "?", text).replace("*/", "* /").rstrip("\\")
     return f"/* {os.path.basename(location.file)}:{location.line}  {text} */"

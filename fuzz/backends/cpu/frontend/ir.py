@@ -37,7 +37,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class SourceLocation:
     """A line of Python source."""
 
     file: str
@@ -67,7 +67,7 @@ class Op:
     attributes: dict[str, Attribute] = field(default_factory=dict)
     regions: list[list[Block]] = field(default_factory=list)
     successors: list[tuple[str, list[Value]]] = field(default_factory=list)
-    location: Location = Location("?", 0)
+    location: SourceLocation = SourceLocation("?", 0)
     # Set by the parser.
     definition: OpDef = field(init=False)
 
@@ -92,7 +92,7 @@ class FuncOp:
 
     name: str
     blocks: list[Block]
-    location: Location
+    location: SourceLocation
     public: bool = True
 
     @property

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
-from fuzz.backends.cpu.frontend.ir import Attribute, Block, FuncOp, Location, Op, Value
-from fuzz.backends.cpu.frontend.source_locations import Locations
+from fuzz.backends.cpu.frontend.ir import Attribute, Block, FuncOp, Op, SourceLocation, Value
+from fuzz.backends.cpu.frontend.source_locations import SourceLocations
 from fuzz.backends.cpu.frontend.tokens import Tokens, parse_integer, parse_number
 from fuzz.backends.cpu.frontend.types import SIZES, Type
 from fuzz.backends.cpu.ops.definition import OpDef, verify, written_or_last
@@ -51,7 +51,7 @@ class Parser:
     def __init__(self, text: str, definitions: Mapping[str, OpDef]) -> None:
         self.tokens = Tokens(text)
         self.definitions = definitions
-        self.locations = Locations(text)
+        self.locations = SourceLocations(text)
         self.scopes: list[Scope] = []
         self.depth = 0
         self.kernel = "?"
@@ -192,7 +192,7 @@ class Parser:
             return error
         return UnsupportedOperation(error.what, self.kernel, str(self.location_near(offset)))
 
-    def location_near(self, offset: int) -> Location:
+    def location_near(self, offset: int) -> SourceLocation:
         """The location printed first after the start of an operation that could not be parsed."""
         match = re.compile(r"loc\((#\w+)\)").search(self.tokens.text, offset)
         return self.locations.resolve(match[1] if match else "unknown")
@@ -345,6 +345,6 @@ class Parser:
             return f"{token.text}<{tokens.balanced('<', '>')}>" if tokens.next.text == "<" else token.text
         raise UnsupportedOperation(f"attribute value {token.text!r}")
 
-    def location(self) -> Location:
+    def location(self) -> SourceLocation:
         self.tokens.expect("loc")
         return self.locations.resolve(self.tokens.balanced("(", ")"))

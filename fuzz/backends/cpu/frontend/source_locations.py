@@ -5,28 +5,28 @@ from __future__ import annotations
 import os
 import re
 
-from fuzz.backends.cpu.frontend.ir import Location
+from fuzz.backends.cpu.frontend.ir import SourceLocation
 
 ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
 FILE = re.compile(r'^"((?:[^"\\]|\\.)*)":([0-9]{1,9}):[0-9]+')
 NAMED = re.compile(r'^"(?:[^"\\]|\\.)*"\((.*)\)$')
 FUSED = re.compile(r"^fused[^\[]*\[(.*)\]")
-UNKNOWN = Location("?", 0)
+UNKNOWN = SourceLocation("?", 0)
 LIBRARY = os.sep + os.path.join("triton", "language") + os.sep
 MAX_DEPTH = 128
 """Locations inside each other; what lies deeper is unknown."""
-Found = tuple[Location | None, Location | None]
+Found = tuple[SourceLocation | None, SourceLocation | None]
 """The innermost source line outside Triton's own library, and the innermost of all."""
 
 
-class Locations:
+class SourceLocations:
     """Resolves location text to the innermost source line outside Triton's own library."""
 
     def __init__(self, text: str) -> None:
         self.aliases = dict(ALIAS.findall(text))
         self.resolved: dict[str, Found] = {}
 
-    def resolve(self, text: str) -> Location:
+    def resolve(self, text: str) -> SourceLocation:
         own, innermost = self.find(text.strip())
         return own or innermost or UNKNOWN
 
@@ -41,7 +41,7 @@ class Locations:
 
     def find_in(self, text: str, depth: int) -> Found:
         if match := FILE.match(text):
-            location = Location(match[1], int(match[2]))
+            location = SourceLocation(match[1], int(match[2]))
             return None if LIBRARY in location.file else location, location
         own = innermost = None
         for part in self.parts(text):

@@ -10,7 +10,7 @@ from typing import Any
 
 from fuzz.backends.cpu.instruments import Instruments, ordered
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
-from fuzz.backends.cpu.runtime.shadow import Memory
+from fuzz.backends.cpu.runtime.shadow import ShadowMemory
 from fuzz.backends.cpu.runtime.violations import Violation
 from fuzz.backends.launcher_allocations import OperationObserver
 from fuzz.backends.triton_host.knobs import knobs
@@ -42,7 +42,7 @@ class Observation:
     order: int | None
     reports: int
     instruments: Instruments
-    memory: Memory | None
+    memory: ShadowMemory | None
     log: Log
 
     def permutation(self, programs: int) -> Any:
@@ -64,7 +64,7 @@ def observe(
     order: int | None = None,
     reports: int = 16,
     *,
-    unwritten: bool | Memory = False,
+    unwritten: bool | ShadowMemory = False,
     conflicts: bool = False,
     races: bool = False,
     overflow: bool = False,
@@ -75,8 +75,8 @@ def observe(
     place, up to 16 a launch. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them).
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
-    (a `Memory` is one whose owner calls its `after_operation`), `conflicts` and `races` compare programs of one launch,
-    `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
+    (the owner of a `ShadowMemory` calls its `after_operation`), `conflicts` and `races` compare programs of one
+    launch, `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
     wanted = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
     wanted |= {"unwritten": unwritten is not False}
     instruments = ordered([*knobs.instruments, *(name for name, is_wanted in wanted.items() if is_wanted)])
@@ -90,9 +90,9 @@ def observe(
         OBSERVATION.reset(token)
 
 
-def track(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
+def track(memory: bool | ShadowMemory) -> tuple[ShadowMemory, AbstractContextManager[Any]]:
     """The memory to use, and a context in which it is called after every operation of torch."""
-    if isinstance(memory, Memory):
+    if isinstance(memory, ShadowMemory):
         return memory, nullcontext()
-    memory = Memory()
+    memory = ShadowMemory()
     return memory, OperationObserver(memory.after_operation)

@@ -51,7 +51,7 @@ class ShadowedAllocation:
     distance: int
 
 
-class Memory:
+class ShadowMemory:
     """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
     that what they allocate has been filled with this very poison (backends/poison.py) before, `guard` how many bytes at
     the end of every storage belong to nobody."""

@@ -263,7 +263,7 @@ def test_a_restrided_view_reaches_as_far_as_its_storage():
 
 def test_inside_an_observation_guards_belong_to_no_storage():
     base = torch.zeros(24)
-    memory = cpu.Memory(guard=64)
+    memory = cpu.ShadowMemory(guard=64)
     with cpu.observe(unwritten=memory) as log:
         gather[(1,)](base[7:].as_strided((4,), (0,), 7), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
         assert log.count == 0
@@ -273,7 +273,7 @@ def test_inside_an_observation_guards_belong_to_no_storage():
 
 def test_a_view_has_its_elements_in_memory_without_guards():
     """What torch's own operations allocate."""
-    with cpu.observe(unwritten=cpu.Memory(guard=64)) as log:
+    with cpu.observe(unwritten=cpu.ShadowMemory(guard=64)) as log:
         gather[(1,)](torch.ones(1).expand(4), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
         assert log.count == 0
 
