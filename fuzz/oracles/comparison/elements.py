@@ -18,7 +18,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import PATTERNS
 from fuzz.oracles.comparison.reference_error import COARSE, own_error
 from fuzz.reference.envelope import SAFETY, Expected, Precision
-from fuzz.reference.envelope.rounding import Format, compile_loops, lies_flat
+from fuzz.reference.envelope.noise_loops import FloatFormat, compile_loops, lies_flat
 from fuzz.target.contract import ENVELOPE, Contract
 
 OVERFLOWN = 64.0
@@ -107,9 +107,9 @@ def _compare_by_loop(
 
 
 @lru_cache
-def number_format(kind: DType) -> Format:
+def number_format(kind: DType) -> FloatFormat:
     """What loops need of a format, as `half_ulp` has it."""
-    return Format(kind.smallest_normal, 2.0**kind.bias, 2.0 ** -(kind.mantissa + 1))
+    return FloatFormat(kind.smallest_normal, 2.0**kind.bias, 2.0 ** -(kind.mantissa + 1))
 
 
 def _compare_finite(

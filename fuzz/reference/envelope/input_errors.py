@@ -9,8 +9,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from fuzz.reference.envelope.noise_loops import InputChange, compile_loops, lies_flat
 from fuzz.reference.envelope.precision import Precision
-from fuzz.reference.envelope.rounding import InputChange, compile_loops, lies_flat
 
 __all__ = ["perturb_inputs_"]
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fuzz.reference.envelope.input_errors import perturb_inputs_
+from fuzz.reference.envelope.noise_loops import NoiseLoops
 from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
-from fuzz.reference.envelope.rounding import NoiseLoops
 from fuzz.reference.envelope.summation import (
     LARGEST,
     LARGEST_PRODUCT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope import input_errors, make_precision, rounding
+from fuzz.reference.envelope import input_errors, make_precision, noise_loops
 from fuzz.reference.envelope.noise import MemberNoise
 
 WORKING, WITH_FLOAT64 = (1, 2, 3, 9), (-2, -1, 9, 10, 12)
@@ -33,12 +33,12 @@ def all_magnitudes(rows: int, *shape: int) -> torch.Tensor:
 def test_bits_are_those_of_torch(
     shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert rounding.compile_loops() is not None
+    assert noise_loops.compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     for check_range in (False, True):
         by_loop = rounded(t, ids, check_range, replicas, tiny)
         with monkeypatch.context() as patch:
-            patch.setattr(rounding, "compile_loops", lambda: None)
+            patch.setattr(noise_loops, "compile_loops", lambda: None)
             by_torch = rounded(t, ids, check_range, replicas, tiny)
         assert torch.equal(by_loop.view(torch.int64), by_torch.view(torch.int64))
         assert torch.equal(by_loop[:: 1 + len(ids)].view(torch.int64), t[:: 1 + len(ids)].view(torch.int64))
@@ -70,7 +70,7 @@ def added(
 def test_errors_of_sums_have_the_bits_of_torch(
     shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, has_stray: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert rounding.compile_loops() is not None
+    assert noise_loops.compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     # Other magnitudes than those beside them, infinities and NaN among them.
     amplitude = t.flip(0).abs()
@@ -78,7 +78,7 @@ def test_errors_of_sums_have_the_bits_of_torch(
     for check_range in (False, True):
         by_loop = added(t, amplitude, stray, ids, check_range)
         with monkeypatch.context() as patch:
-            patch.setattr(rounding, "compile_loops", lambda: None)
+            patch.setattr(noise_loops, "compile_loops", lambda: None)
             by_torch = added(t, amplitude, stray, ids, check_range)
         assert torch.equal(by_loop, by_torch)
 
@@ -92,7 +92,7 @@ def perturbed(t: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("shape", [(), (1,), (9,), (3, 41), (5, 7, 130), (40_000,), (8, 0)])
 def test_inputs_have_the_bits_of_torch(shape: tuple[int, ...], replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rounding.compile_loops() is not None
+    assert noise_loops.compile_loops() is not None
     # Members that raise the larger half along the last and the first dim, and two that raise elements at random.
     ids = (2, 3, 6, 9, 12)
     special = all_magnitudes(replicas, *shape)

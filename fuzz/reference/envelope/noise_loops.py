@@ -14,10 +14,10 @@ from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.pools import SPAN, NoisePool
 
-__all__ = ["Format", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
+__all__ = ["FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
 
 
-class Members(ctypes.Structure):
+class MemberLayout(ctypes.Structure):
     """What all roundings of one stack share, as loops.c describes it."""
 
     _fields_ = (
@@ -32,7 +32,7 @@ class InputChange(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_double) for name in ("up", "down", "largest"))
 
 
-class Format(ctypes.Structure):
+class FloatFormat(ctypes.Structure):
     """A format of floating numbers, as loops.c describes it."""
 
     _fields_ = tuple((name, ctypes.c_double) for name in ("least", "most", "half"))
@@ -42,7 +42,7 @@ class NoiseLoops:
     """Perturbs the stacks of one evaluation where they lie side by side on the host and a C compiler is there."""
 
     def __init__(self, replicas: int, members: int, first_working: int, scale_up: float, scale_down: float) -> None:
-        self._members = Members(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
+        self._members = MemberLayout(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
         self._address = ctypes.addressof(self._members)
         self._rows = replicas * members
 
@@ -105,7 +105,7 @@ def compile_loops() -> Any:
     loops.round_members.argtypes = [address, address, size, address, address, number]
     loops.add_errors.argtypes = [address, address, size, *[address] * 4, *[number] * 4]
     loops.perturb_inputs.argtypes = [address, *[size] * 8, ctypes.POINTER(InputChange)]
-    loops.compare.argtypes = [*[address] * 4, size, *[number] * 3, ctypes.POINTER(Format), address, address]
+    loops.compare.argtypes = [*[address] * 4, size, *[number] * 3, ctypes.POINTER(FloatFormat), address, address]
     loops.compare.restype = size
     loops.round_members.restype = loops.add_errors.restype = loops.perturb_inputs.restype = None
     return loops
