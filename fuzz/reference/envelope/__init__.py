@@ -12,8 +12,8 @@ from fuzz.reference.envelope.evaluate import (
     merge_members,
     with_gradients,
 )
+from fuzz.reference.envelope.member_errors import MemberErrors, evaluate_members, evaluate_orders
 from fuzz.reference.envelope.noise import SAFETY
-from fuzz.reference.envelope.orders import MemberErrors, evaluate_members, evaluate_orders
 from fuzz.reference.envelope.pools import UNIT64, cache_noise
 from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
 

@@ -16,7 +16,7 @@ from fuzz.reference.envelope.summation import ORDERS, losses, measure_product, m
 __all__ = ["MemberErrors", "evaluate_members", "evaluate_orders"]
 
 
-class OrderNoise(MemberNoise):
+class SummationOrderNoise(MemberNoise):
     """Row 0 is unperturbed. Of each further row every sum has lost what float32 loses in one order of its terms."""
 
     def __init__(self, precision: Precision) -> None:
@@ -68,7 +68,7 @@ class OrderNoise(MemberNoise):
 
 def evaluate_orders(reference: Reference, inputs: Mapping[str, Input], precision: Precision) -> dict[str, Tensor]:
     """What each order of every sum makes each output err, (orders, *shape) by name; 0 for what is no float."""
-    rows = run_members(reference, inputs, OrderNoise(precision))
+    rows = run_members(reference, inputs, SummationOrderNoise(precision))
     return {name: _errors(stack, ORDERS) for name, (stack, _) in rows.items()}
 
 
