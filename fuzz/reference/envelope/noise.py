@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.input_errors import perturb_inputs_
 from fuzz.reference.envelope.noise_loops import NoiseLoops
-from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
+from fuzz.reference.envelope.noise_pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import (
     LARGEST,

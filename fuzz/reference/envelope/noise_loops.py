@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
-from fuzz.reference.envelope.pools import SPAN, NoisePool
+from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
 
 __all__ = ["FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
 

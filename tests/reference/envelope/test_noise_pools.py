@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope.pools import COLUMNS, FEW, SPAN, UNUSED_STACKS, WINDOWS, NoisePool, Pools, window_strides
+from fuzz.reference.envelope.noise_pools import (
+    COLUMNS,
+    FEW,
+    SPAN,
+    UNUSED_STACKS,
+    WINDOWS,
+    NoisePool,
+    Pools,
+    window_strides,
+)
 
 CPU = torch.device("cpu")
 
