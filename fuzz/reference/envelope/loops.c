@@ -9,9 +9,9 @@ struct members {
     double up, down;
 };
 
-/* What an error is multiplied by: a term that underflows, each unit of the amplitude, each of the stray. */
+/* What an error is multiplied by: a term that underflows, each unit of the amplitude, each of the sum's error. */
 struct scales {
-    double eta, tiny, factor, stray;
+    double eta, tiny, factor, sum_error;
 };
 
 #ifdef __FP_FAST_FMA
@@ -57,7 +57,7 @@ __attribute__((visibility("default"))) void round_members(
 }
 
 static inline __attribute__((always_inline)) void add_to_row(
-    double *restrict t, const double *restrict amplitude, const double *restrict stray, const double *restrict tiny,
+    double *restrict t, const double *restrict amplitude, const double *restrict sum_error, const double *restrict tiny,
     const double *restrict relative, i64 count, const struct scales *by, double up, double down, int loses, int ranged)
 {
     for (i64 n = 0; n < count; n++) {
@@ -66,14 +66,14 @@ static inline __attribute__((always_inline)) void add_to_row(
         if (ranged) x += size * up * 0;
         if (loses) x = ADD_PRODUCT(x, by->tiny * (size > by->eta ? by->eta : size), tiny[n]);
         if (by->factor) x = ADD_PRODUCT(x, by->factor * size, relative[n]);
-        if (stray) x = ADD_PRODUCT(x, by->stray * stray[n], relative[n]);
+        if (sum_error) x = ADD_PRODUCT(x, by->sum_error * sum_error[n], relative[n]);
         t[n] = ranged ? x * up * down : x;
     }
 }
 
-/* `amplitude` has the shape of the stack; `stray`, or null, holds `size` elements of each replica. */
+/* `amplitude` has the shape of the stack; `sum_error`, or null, holds `size` elements of each replica. */
 __attribute__((visibility("default"))) void add_errors(
-    const struct members *all, double *stack, i64 size, const double *amplitude, const double *stray,
+    const struct members *all, double *stack, i64 size, const double *amplitude, const double *sum_error,
     const double *tiny, const double *relative, double eta, double tiny_scale, double factor, double stray_scale)
 {
     const struct scales all_scales = {eta, tiny_scale, factor, stray_scale}, *by = &all_scales;
@@ -85,7 +85,7 @@ __attribute__((visibility("default"))) void add_errors(
             for (i64 start = 0; start < size; start += all->span) {
                 const i64 rest = size - start, count = rest < all->span ? rest : all->span;
                 double *t = stack + row + start;
-                const double *a = amplitude + row + start, *s = stray ? stray + replica * size + start : 0;
+                const double *a = amplitude + row + start, *s = sum_error ? sum_error + replica * size + start : 0;
                 if (z && ranged) add_to_row(t, a, s, z, r, count, by, all->up, all->down, 1, 1);
                 else if (z) add_to_row(t, a, s, z, r, count, by, 0, 0, 1, 0);
                 else if (ranged) add_to_row(t, a, s, 0, r, count, by, all->up, all->down, 0, 1);

@@ -11,7 +11,7 @@ from torch import Tensor
 from fuzz.reference.envelope.evaluate import HOST_LIMIT, Input, Reference, run_members
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision, Ulps
-from fuzz.reference.envelope.summation import ORDERS, losses, measure_product, measure_scan, measure_sum
+from fuzz.reference.envelope.summation import ORDERS, matmul_errors, scan_errors, signed_errors, sum_errors
 
 __all__ = ["MemberErrors", "evaluate_members", "evaluate_orders"]
 
@@ -23,23 +23,23 @@ class SummationOrderNoise(MemberNoise):
         super().__init__(precision, (1, 2, 4)[:ORDERS], 0, False, None)
         self.is_thorough = True
 
-    def _signed(self, losses: Tensor) -> Tensor:
-        """(rows, *shape) of the losses by order of one replica, (orders, 1, *shape)."""
-        return torch.cat([torch.zeros_like(losses[:1]), losses]).squeeze(1)
+    def _signed(self, errors: Tensor) -> Tensor:
+        """(rows, *shape) of the errors by order of one replica, (orders, 1, *shape)."""
+        return torch.cat([torch.zeros_like(errors[:1]), errors]).squeeze(1)
 
-    def sum_stray(self, terms: Tensor, dims: list[int]) -> Tensor:
-        return self._signed(measure_sum(self.first_members(terms), dims, losses))
+    def sum_error(self, terms: Tensor, dims: list[int]) -> Tensor:
+        return self._signed(sum_errors(self.first_members(terms), dims, signed_errors))
 
-    def scan_stray(self, terms: Tensor, dim: int) -> Tensor:
-        return self._signed(measure_scan(self.first_members(terms), dim, losses))
+    def scan_error(self, terms: Tensor, dim: int) -> Tensor:
+        return self._signed(scan_errors(self.first_members(terms), dim, signed_errors))
 
-    def product_stray(self, a: Tensor, b: Tensor) -> Tensor:
-        return self._signed(measure_product(self.first_members(a), self.first_members(b), losses))
+    def matmul_error(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._signed(matmul_errors(self.first_members(a), self.first_members(b), signed_errors))
 
     def add_error_(
-        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, stray: Tensor | None = None
+        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, sum_error: Tensor | None = None
     ) -> Tensor:
-        return t if stray is None else t.add_(stray)
+        return t if sum_error is None else t.add_(sum_error)
 
     def round_(self, t: Tensor, factor: float = 1.0, tiny: bool = True) -> Tensor:
         return t

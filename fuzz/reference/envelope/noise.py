@@ -20,11 +20,11 @@ from fuzz.reference.envelope.noise_pools import SPAN, NoisePool, perturbs_inputs
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import (
     LARGEST,
-    LARGEST_PRODUCT,
-    measure_product,
-    measure_scan,
-    measure_sum,
-    strays,
+    LARGEST_MATMUL,
+    error_magnitudes,
+    matmul_errors,
+    scan_errors,
+    sum_errors,
 )
 
 __all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
@@ -123,22 +123,22 @@ class MemberNoise:
         if not terms:
             return False
         if is_product:
-            return self.is_float32 and not self.precision.tensor_cores and terms // self.rows <= LARGEST_PRODUCT
+            return self.is_float32 and not self.precision.tensor_cores and terms // self.rows <= LARGEST_MATMUL
         return self.is_float32 and terms // self.count <= LARGEST
 
-    def sum_stray(self, terms: Tensor, dims: list[int]) -> Tensor | None:
+    def sum_error(self, terms: Tensor, dims: list[int]) -> Tensor | None:
         """How far the sum of stacked terms over dims may be off besides, dims kept; None before the stages that ask."""
-        return measure_sum(self.first_members(terms), dims, strays)[0] if self.is_thorough else None
+        return sum_errors(self.first_members(terms), dims, error_magnitudes)[0] if self.is_thorough else None
 
-    def scan_stray(self, terms: Tensor, dim: int) -> Tensor | None:
+    def scan_error(self, terms: Tensor, dim: int) -> Tensor | None:
         """The same for prefixes of the terms."""
-        return measure_scan(self.first_members(terms), dim, strays)[0] if self.is_thorough else None
+        return scan_errors(self.first_members(terms), dim, error_magnitudes)[0] if self.is_thorough else None
 
-    def product_stray(self, a: Tensor, b: Tensor) -> Tensor | None:
+    def matmul_error(self, a: Tensor, b: Tensor) -> Tensor | None:
         """The same for a product of stacked matrices (rows, .., M, K) and (rows, .., K, N)."""
         if not self.is_thorough:
             return None
-        return measure_product(self.first_members(a), self.first_members(b), strays)[0]
+        return matmul_errors(self.first_members(a), self.first_members(b), error_magnitudes)[0]
 
     def _working(self, t: Tensor) -> Tensor:
         """The members at working precision, of what `by_replica` gives."""
@@ -279,23 +279,23 @@ class MemberNoise:
         return torch.where(whole, t, self.round_(t.clone(), factor))
 
     def add_error_(
-        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, stray: Tensor | None = None
+        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, sum_error: Tensor | None = None
     ) -> Tensor:
         """Perturb by factor*u*amplitude, for a sum whose absolute terms sum to `amplitude` (same shape, consumed).
 
         tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
-        stray: what the sum of each replica's unperturbed terms may be off besides, (replicas, *shape).
+        sum_error: what the sum of each replica's unperturbed terms may be off besides, (replicas, *shape).
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
         pools = self._pool("tiny", 1.0) if tiny else None, self._pool("relative", 1.0)
-        scales = self._unit(), tiny, factor, 0.0 if stray is None else 1 / self.precision.u
-        if not self._loops.add_error_(t, amplitude, stray, *pools, self.offset, scales):
-            self._add_error_(t, amplitude, factor, tiny, stray)
+        scales = self._unit(), tiny, factor, 0.0 if sum_error is None else 1 / self.precision.u
+        if not self._loops.add_error_(t, amplitude, sum_error, *pools, self.offset, scales):
+            self._add_error_(t, amplitude, factor, tiny, sum_error)
         self.offset = (self.offset + _STRIDE) % SPAN
         self.reduces = True
         return t
 
-    def _add_error_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float, stray: Tensor | None) -> None:
+    def _add_error_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float, sum_error: Tensor | None) -> None:
         """The same by torch, with the noise of the current step."""
         stack, amplitude = self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
         if self.scale_up and t.dtype is torch.float64:
@@ -305,8 +305,8 @@ class MemberNoise:
                 part.addcmul_(size.clamp(max=self._unit()), self._draw("tiny", 1.0, row), value=tiny)
             if factor:
                 part.addcmul_(size, self._draw("relative", 1.0, row), value=factor)
-        if stray is not None:
-            wide = (stray.unsqueeze(1) if self.replicas > 1 else stray).expand(stack.shape).contiguous()
+        if sum_error is not None:
+            wide = (sum_error.unsqueeze(1) if self.replicas > 1 else sum_error).expand(stack.shape).contiguous()
             for row, (part, size) in self._parts(t.shape[1:], stack, wide):
                 part.addcmul_(size, self._draw("relative", 1.0, row), value=1 / self.precision.u)
         if self.scale_up:

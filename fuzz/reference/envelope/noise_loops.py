@@ -64,7 +64,7 @@ class NoiseLoops:
         self,
         t: Tensor,
         amplitude: Tensor,
-        stray: Tensor | None,
+        sum_error: Tensor | None,
         tiny: NoisePool | None,
         relative: NoisePool,
         offset: int,
@@ -72,17 +72,17 @@ class NoiseLoops:
     ) -> bool:
         """Do all that `MemberNoise.add_error_` does to the values, with the same bits; False where torch has to.
 
-        `scales` are the unit of underflow, and by what terms that underflow, the amplitude and `stray` are multiplied;
-        `tiny` is None where nothing underflows.
+        `scales` are the unit of underflow, and by what terms that underflow, the amplitude and `sum_error` are
+        multiplied; `tiny` is None where nothing underflows.
         """
         loops = compile_loops()
         if loops is None or not (lies_flat(t) and lies_flat(amplitude) and amplitude.shape == t.shape):
             return False
-        if stray is not None and not lies_flat(stray):
+        if sum_error is not None and not lies_flat(sum_error):
             return False
         size = t.numel() // self._rows
         draw = min(size, SPAN)
-        addresses = t.data_ptr(), size, amplitude.data_ptr(), None if stray is None else stray.data_ptr()
+        addresses = t.data_ptr(), size, amplitude.data_ptr(), None if sum_error is None else sum_error.data_ptr()
         lost = None if tiny is None else tiny.address(offset, draw)
         loops.add_errors(self._address, *addresses, lost, relative.address(offset, draw), *scales)
         return True

@@ -1,7 +1,7 @@
-"""Computes how far sums in float32 stray from the exact ones, by adding the terms up in orders that kernels use.
+"""Computes how far sums in float32 are from the exact ones, by adding the terms up in orders that kernels use.
 
-Each addition's rounding is exact in float64. Results are either strays, how far a sum may be off in any order, or
-losses, what it loses in each of `ORDERS` orders, with its sign.
+Each addition's rounding is exact in float64. Results are either `error_magnitudes`, how far a sum may be off in
+any order, or `signed_errors`, what it loses in each of `ORDERS` orders, with its sign.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    *("LARGEST", "LARGEST_PRODUCT", "ORDERS", "Measure", "tree_steps"),
-    *("losses", "measure_product", "measure_scan", "measure_sum", "strays"),
+    *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure", "tree_steps"),
+    *("signed_errors", "matmul_errors", "scan_errors", "sum_errors", "error_magnitudes"),
 ]
 
 LARGEST: Final = 1 << 22
 """Terms of all sums of one operation up to which they are added up."""
-LARGEST_PRODUCT: Final = 1 << 21
+LARGEST_MATMUL: Final = 1 << 21
 """Terms of all sums of one product of matrices up to which they are added up."""
 TERMS_AT_ONCE: Final = 1 << 16
 """Terms of sums that are added up together: what fits the cache."""
@@ -35,7 +35,10 @@ DEVIATIONS: Final = 1.5
 """How many deviations of a walk of such roundings count: at a safety of 4 these are six."""
 Array = np.ndarray[Any, np.dtype[Any]]
 Measure = Callable[[list[Array], bool], Array]
-"""`strays` or `losses` of (what each addition loses, by order; whether of each prefix): (kinds, [prefixes, ]sums)."""
+"""`error_magnitudes` or `signed_errors` of (what each addition loses, by order; whether of each prefix).
+
+The result is (kinds, [prefixes, ]sums).
+"""
 
 
 def tree_steps(n: float) -> float:
@@ -46,7 +49,7 @@ def tree_steps(n: float) -> float:
     return 1 + math.log2(n + 1) / 4 if n > 1 else 0.0
 
 
-def strays(lost: list[Array], prefixes: bool) -> Array:
+def error_magnitudes(lost: list[Array], prefixes: bool) -> Array:
     """How far each sum may be off in any order, one kind.
 
     It is the size of the sum of the roundings, which is systematic where terms are equal, plus `DEVIATIONS` times the
@@ -58,17 +61,17 @@ def strays(lost: list[Array], prefixes: bool) -> Array:
         added = add(np.concatenate([*some, *map(np.square, some)], 1))
         added = added.reshape(*added.shape[:-1], 2, len(some), sums)
         walks.append(np.abs(added[..., 0, :, :]) + DEVIATIONS * np.sqrt(added[..., 1, :, :]))
-    stray: Array = np.max(np.concatenate(walks, -2), axis=-2)[None]
-    return stray
+    sum_error: Array = np.max(np.concatenate(walks, -2), axis=-2)[None]
+    return sum_error
 
 
-def losses(lost: list[Array], prefixes: bool) -> Array:
+def signed_errors(lost: list[Array], prefixes: bool) -> Array:
     """What each sum loses, with its sign, a kind an order; of a scan always the same."""
     lost = lost * (ORDERS // len(lost))
     return np.stack([_accumulate(one) if prefixes else _total(one) for one in lost])
 
 
-def measure_sum(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
+def sum_errors(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
     """(kinds, *shape) of the sum of terms over dims, which are kept with 1."""
     kept = [d for d in range(terms.dim()) if d not in dims]
     size, shape = math.prod(terms.shape[d] for d in dims), [terms.shape[d] for d in kept]
@@ -76,7 +79,7 @@ def measure_sum(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
     return found.reshape(-1, *(1 if d in dims else n for d, n in enumerate(terms.shape)))
 
 
-def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
+def scan_errors(terms: Tensor, dim: int, measure: Measure) -> Tensor:
     """(kinds, *shape) of the prefixes of terms along dim, added up in sequence."""
     found = _measure(terms.movedim(dim, 0), lambda columns: iter([_lost_in_sequence(columns)]), measure, True)
     # The first prefix is one term, and the only one of a scan of one.
@@ -84,7 +87,7 @@ def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
     return torch.cat([first, found], 1).movedim(1, dim + 1)
 
 
-def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
+def matmul_errors(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
     """(kinds, .., M, N) of the product of matrices (.., M, K) and (.., K, N), some rows of the first at a time."""
     columns = b.movedim(-2, 0).unsqueeze(-2)
     parts = torch.split(a, max(1, TERMS_AT_ONCE // columns.numel()), -2)

@@ -52,34 +52,34 @@ def test_views_are_left_to_torch() -> None:
 
 
 def added(
-    t: torch.Tensor, amplitude: torch.Tensor, stray: torch.Tensor | None, ids: tuple[int, ...], check_range: bool
+    t: torch.Tensor, amplitude: torch.Tensor, sum_error: torch.Tensor | None, ids: tuple[int, ...], check_range: bool
 ) -> torch.Tensor:
     noise = MemberNoise(make_precision("libdevice"), ids, 5, check_range, None, len(t) // (1 + len(ids)))
     return torch.cat(
         [
-            noise.add_error_(t.clone(), amplitude.clone(), factor, tiny, stray).view(torch.int64)
+            noise.add_error_(t.clone(), amplitude.clone(), factor, tiny, sum_error).view(torch.int64)
             for factor, tiny in ((1.7, 5.25), (1.7, 0.0), (0.0, 5.25))
         ]
     )
 
 
-@pytest.mark.parametrize("has_stray", [False, True])
+@pytest.mark.parametrize("has_sum_error", [False, True])
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("ids", [WORKING, WITH_FLOAT64])
 @pytest.mark.parametrize("shape", [(), (3, 41), (40_000,), (0,)])
 def test_errors_of_sums_have_the_bits_of_torch(
-    shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, has_stray: bool, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, has_sum_error: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert noise_loops.compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     # Other magnitudes than those beside them, infinities and NaN among them.
     amplitude = t.flip(0).abs()
-    stray = all_magnitudes(replicas, *shape).abs() if has_stray else None
+    sum_error = all_magnitudes(replicas, *shape).abs() if has_sum_error else None
     for check_range in (False, True):
-        by_loop = added(t, amplitude, stray, ids, check_range)
+        by_loop = added(t, amplitude, sum_error, ids, check_range)
         with monkeypatch.context() as patch:
             patch.setattr(noise_loops, "compile_loops", lambda: None)
-            by_torch = added(t, amplitude, stray, ids, check_range)
+            by_torch = added(t, amplitude, sum_error, ids, check_range)
         assert torch.equal(by_loop, by_torch)
 
 

@@ -47,8 +47,8 @@ def multiply(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
     size = _aligned_magnitude if noise.precision.tensor_cores else torch.abs
     if not factor:
         return t
-    stray = noise.product_stray(a, b) if adds_up else None
-    return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k), stray)
+    sum_error = noise.matmul_error(a, b) if adds_up else None
+    return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k), sum_error)
 
 
 def cut_off(noise: MemberNoise) -> float:

@@ -46,10 +46,10 @@ def total(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tens
     noise, size = mode.noise, torch.sum(x.abs(), dims, keepdim)
     if not noise.adds_up(x.numel()):
         return noise.add_error_(t, size, rounding_steps(n), n / 4)
-    stray = noise.sum_stray(x, dims)
-    if stray is not None and not keepdim:
-        stray = stray.squeeze(dims)
-    return noise.add_error_(t, size, tree_steps(n), n / 4, stray)
+    sum_error = noise.sum_error(x, dims)
+    if sum_error is not None and not keepdim:
+        sum_error = sum_error.squeeze(dims)
+    return noise.add_error_(t, size, tree_steps(n), n / 4, sum_error)
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, list[int], bool]:
@@ -192,8 +192,8 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
         return wrap(mode, t)
     if func is aten.cumsum.default and noise.adds_up(x.numel()):
         size = x.abs().cumsum(dim)
-        stray = noise.scan_stray(x, dim)
-        return wrap(mode, noise.add_error_(t, size, tree_steps(t.shape[dim]), stray=stray))
+        sum_error = noise.scan_error(x, dim)
+        return wrap(mode, noise.add_error_(t, size, tree_steps(t.shape[dim]), sum_error=sum_error))
     roundings = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
     terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
     return wrap(mode, noise.add_error_(t, terms.mul_(roundings), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
