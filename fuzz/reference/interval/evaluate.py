@@ -19,7 +19,7 @@ from fuzz.errors import Unadjudicated, one_line
 from fuzz.reference.dispatch import NoRule
 from fuzz.reference.envelope import float64_defaults
 from fuzz.reference.envelope.evaluate import check_outputs
-from fuzz.reference.envelope.rules import composites, losses, sampling
+from fuzz.reference.envelope.rules import composites, grid_sample, norms_and_losses
 from fuzz.reference.exact.evaluate import Formulas
 from fuzz.reference.exact.rules.composites import OWN
 from fuzz.reference.interval import movement, rules
@@ -31,7 +31,7 @@ Interval = Pair
 
 movement.register()
 rules.register()
-RULES.register_formulas({**composites.FORMULAS, **losses.FORMULAS, **sampling.FORMULAS, **OWN})
+RULES.register_formulas({**composites.FORMULAS, **norms_and_losses.FORMULAS, **grid_sample.FORMULAS, **OWN})
 RULES.register_decompositions(*composites.FROM_TORCH.split())
 
 

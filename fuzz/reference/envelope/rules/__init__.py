@@ -7,14 +7,14 @@ from fuzz.reference.envelope.rules import (
     composites,
     elementwise,
     factories,
+    grid_sample,
     indexing,
     linear,
-    losses,
     movement,
+    norms_and_losses,
     ordering,
     reductions,
     rewritings,
-    sampling,
 )
 
 __all__ = ["RULES"]
@@ -29,8 +29,8 @@ MODULES = (
     indexing,
     factories,
     composites,
-    losses,
-    sampling,
+    norms_and_losses,
+    grid_sample,
 )
 """In order: the first rule that is stated for an operation holds."""
 for module in MODULES:

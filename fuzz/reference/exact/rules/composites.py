@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.rules import composites, losses, sampling
+from fuzz.reference.envelope.rules import composites, grid_sample, norms_and_losses
 from fuzz.reference.exact.tensor import RULES
 
 __all__ = ["attention", "register"]
@@ -73,6 +73,6 @@ OWN: dict[str, Callable[..., Any]] = {"gelu": gelu, "gelu_backward": gelu_backwa
 
 def register() -> None:
     """State the rules of this module."""
-    shared = {**composites.FORMULAS, **losses.FORMULAS, **sampling.FORMULAS}
+    shared = {**composites.FORMULAS, **norms_and_losses.FORMULAS, **grid_sample.FORMULAS}
     RULES.register_formulas({**shared, **OWN})
     RULES.register_decompositions(*composites.FROM_TORCH.split())
