@@ -23,7 +23,7 @@ __all__ = [
     "RuleMode",
     "RuleTable",
     "RuleTensor",
-    "added_product",
+    "added_matmul",
     "aten",
     "decompose",
     "from_formula",
@@ -74,7 +74,7 @@ def decompose(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
         return func.decompose(*args, **kwargs)
 
 
-def added_product(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def added_matmul(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, baddbmm: beta*self + alpha*product; addbmm adds the products of the batch up."""
     start, a, b = args[:3]
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)

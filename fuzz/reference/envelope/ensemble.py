@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, aten, make_wrapper
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
-from fuzz.reference.envelope.recurrences import Product, Recurrence
+from fuzz.reference.envelope.recurrences import ElementwiseProduct, Recurrence
 
 __all__ = [
     *("RULES", "EnsembleMode", "EnsembleTensor", "InputMode"),
@@ -28,7 +28,7 @@ class EnsembleTensor(RuleTensor):
     stacked: Tensor
     is_reduced: bool = False
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
-    product: Product | None = None
+    product: ElementwiseProduct | None = None
     """Of a product, its factors."""
     recurrence: Recurrence | None = None
     """Of a state of a linear recurrence, the steps behind it."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.noise import MemberNoise
 
-__all__ = ["MOST_ELEMENTS", "Product", "Recurrence", "take_step"]
+__all__ = ["MOST_ELEMENTS", "ElementwiseProduct", "Recurrence", "take_step"]
 
 LEAST: Final = 1e-300
 """Products of gates are taken as no smaller, so that float64 does not lose them."""
@@ -26,7 +26,7 @@ MOST_ELEMENTS: Final = 2**22
 """The factors of products with more elements, of all members, are not kept."""
 
 
-class Product(NamedTuple):
+class ElementwiseProduct(NamedTuple):
     """The factors of a product as they broadcast: stacked, the same in all members, or numbers; which are states."""
 
     factors: tuple[Any, ...]
@@ -36,7 +36,7 @@ class Product(NamedTuple):
 class Start(NamedTuple):
     """A stacked sum with products among its terms. Which factor is the gate shows where the sum is multiplied."""
 
-    products: tuple[Product, ...]
+    products: tuple[ElementwiseProduct, ...]
     state: Tensor
     steps: int = 1
 
@@ -58,7 +58,9 @@ class Chain(NamedTuple):
 Recurrence = Start | Chain
 
 
-def take_step(noise: MemberNoise, t: Tensor, terms: Sequence[Any], products: Sequence[Product | None]) -> Recurrence:
+def take_step(
+    noise: MemberNoise, t: Tensor, terms: Sequence[Any], products: Sequence[ElementwiseProduct | None]
+) -> Recurrence:
     """The recurrence of t (rows, *shape), a sum of two terms, stacked or not, with the product that each is, if any.
 
     Perturbs t by what products of gates lose that underflow.

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
-from fuzz.reference.dispatch import Rule, added_product, aten, from_formula, handles_plain
+from fuzz.reference.dispatch import Rule, added_matmul, aten, from_formula, handles_plain
 from fuzz.reference.interval.tensor import RULES, UNIT, IntervalMode, IntervalTensor, Pair, make_tensor, rounded
 
 __all__ = ["register"]
@@ -186,7 +186,7 @@ def total(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     return rounded(mid, func(x.radius, *rest, **kwargs) + (terms + 1) * UNIT * size)
 
 
-def product(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def prod(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod, cumprod."""
     x, rest = mode.pair(args[0]), args[1:]
     mid, most = func(x.mid, *rest), func(x.mid.abs() + x.radius, *rest)
@@ -320,14 +320,14 @@ def register() -> None:
     RULES.register(compare, *"eq ne lt le gt ge".split())
     RULES.register(classify, *"isnan isinf isfinite".split())
     RULES.register(total, "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "cumsum.default")
-    RULES.register(product, "prod.default", "prod.dim_int", "cumprod.default")
+    RULES.register(prod, "prod.default", "prod.dim_int", "cumprod.default")
     RULES.register(extreme, "amax", "amin", "max.default", "max.dim", "min.default", "min.dim")
     RULES.register(argument_of_extreme, "argmax", "argmin")
     RULES.register(ordered, "sort.default", "sort.stable", "topk")
     RULES.register(max_pool, "max_pool2d_with_indices", "max_pool3d_with_indices")
     RULES.register(bilinear(inner_size), "mm.default", "bmm.default", "mv.default", "dot.default")
     RULES.register(bilinear(kernel_size), "convolution.default")
-    RULES.register(added_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
+    RULES.register(added_matmul, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(linear, *LINEAR.split())
     RULES.register(item, "_local_scalar_dense", "item")
     RULES.register(from_formula(logsumexp), "logsumexp.default")

@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise
-from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, Product, take_step
+from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
 
 __all__ = ["is_rounded_constant", "register"]
 
@@ -111,7 +111,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     return out
 
 
-def _product(x: Any, t: Tensor) -> Product | None:
+def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
     """The product that a term of the stacked sum t is, if it has the sum's shape."""
     return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
 
@@ -130,7 +130,7 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
         noise.round_(t, 2.0 if is_rounded_constant(mode, x) or is_rounded_constant(mode, y) else 1.0)
     out = wrap(mode, t)
     if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
-        out.product = Product(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
+        out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
     return keep_exponent(out, args)
 
 

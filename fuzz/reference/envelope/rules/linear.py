@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import added_product, aten, rounds
+from fuzz.reference.dispatch import added_matmul, aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
 from fuzz.reference.envelope.summation import tree_steps
@@ -78,7 +78,7 @@ def _stacked(mode: EnsembleMode, x: Any) -> Tensor:
 
 
 @rounds
-def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def matmul(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
     return mode.mark_dot(wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]))))
 
@@ -98,13 +98,13 @@ def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
 
 
 @rounds
-def add_product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def add_matmul(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product, where self may be what the sum begins with.
 
     Each addition of a product then rounds at the size of self: twice what a sum of so many equal terms loses.
     """
     start, a, beta = args[0], args[1], kwargs.get("beta", 1)
-    out = added_product(mode, func, args, kwargs)
+    out = added_matmul(mode, func, args, kwargs)
     if beta and out.is_floating_point():
         terms = a.shape[0] * a.shape[-1] if func is aten.addbmm.default else a.shape[-1]
         first = (align((start, out), mode.noise.rows)[0].abs() * abs(beta)).expand_as(out.stacked).contiguous()
@@ -179,10 +179,10 @@ LINEAR = (
 
 def register() -> None:
     """State the rules of this module."""
-    RULES.register(matrix, "mm.default", "bmm.default")
+    RULES.register(matmul, "mm.default", "bmm.default")
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
-    RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
+    RULES.register(add_matmul, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(apply_linear(convolution_terms, is_product=True), "convolution.default")
     RULES.register(apply_linear(terms, is_product=True), "convolution_backward")
     for name in LINEAR.split():

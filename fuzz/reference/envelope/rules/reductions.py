@@ -124,7 +124,7 @@ def moments(root: bool, both: bool) -> Callable[..., Any]:
 
 
 @rounds
-def product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def prod(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod: one rounding a factor, in any order."""
     x, dims, keepdim = _arguments(args, kwargs)
     t = x.clone()
@@ -212,7 +212,7 @@ def register() -> None:
     """State the rules of this module."""
     RULES.register(sum_, "sum.default", "sum.dim_IntList")
     RULES.register(mean, "mean.default", "mean.dim")
-    RULES.register(product, "prod.default", "prod.dim_int")
+    RULES.register(prod, "prod.default", "prod.dim_int")
     RULES.register(norm, "linalg_vector_norm")
     RULES.register(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
     RULES.register(nansum, "nansum")

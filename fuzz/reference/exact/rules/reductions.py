@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import Rule, added_product, from_formula
+from fuzz.reference.dispatch import Rule, added_matmul, from_formula
 from fuzz.reference.exact.arithmetic import Array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
@@ -50,7 +50,7 @@ def mean(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
     return from_array(mode.arithmetic.map("div", mode.arithmetic.total(x, axes, keepdim), count))
 
 
-def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def prod(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Rule of aten::prod."""
     x, axes, keepdim = _arguments(mode, args, kwargs)
     for axis in axes:
@@ -72,7 +72,7 @@ def cumulative(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     return from_array(out)
 
 
-def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def matmul(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Rule of aten::mm, bmm, mv, dot and vdot."""
     a, b = mode.array(args[0]), mode.array(args[1])
     added_axes = (-2,) * (a.ndim == 1) + (-1,) * (b.ndim == 1)
@@ -135,10 +135,10 @@ def register() -> None:
     """State the rules of this module."""
     RULES.register(sum_, "sum.default", "sum.dim_IntList")
     RULES.register(mean, "mean.default", "mean.dim")
-    RULES.register(product, "prod.default", "prod.dim_int")
+    RULES.register(prod, "prod.default", "prod.dim_int")
     RULES.register(cumulative, "cumsum.default", "cumprod.default")
-    RULES.register(matrix, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
-    RULES.register(added_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
+    RULES.register(matmul, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
+    RULES.register(added_matmul, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(from_formula(norm), "linalg_vector_norm")
     RULES.register(from_formula(old_norm), "norm.Scalar", "norm.ScalarOpt_dim")
     RULES.register(from_formula(nansum), "nansum")
