@@ -23,19 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.honest.shares import Shares
+from benchmarks.honest.store import ROOT, SETS, STORE, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
 from benchmarks.processors import share_of
 from fuzz.errors import TargetError
 from fuzz.target.loader import library_files, load_module, targets_in
 
-ROOT = Path(__file__).parents[2]
-STORE = ROOT / ".honest"
 OPERATIONS = STORE / "targets"
-SETS = ("torch", "flag_gems", "conch", "liger", "fla", "tutorials", "own", "gpuemu")
 PATIENCE = 120.0
 """Seconds for which a process may go on after a run's time has ended."""
 OWN = ("layernorm_bw", "gelu_bw", "rms_norm", "softmax", "matmul", "cross_entropy", "cross_entropy_bw")
-Row = dict[str, Any]
 
 
 def targets_of(name: str) -> list[str]:
@@ -57,23 +54,11 @@ def named_in(path: Path) -> Iterator[str]:
         print(error, file=sys.stderr)
 
 
-def kept(backend: str, name: str) -> list[Row]:
-    """Every run of a set on a backend."""
-    place = STORE / f"{backend}-{name}.jsonl"
-    lines = place.read_text(encoding="utf-8").splitlines() if place.is_file() else []
-    return [json.loads(line) for line in lines]
-
-
 def arguments(asked: argparse.Namespace) -> list[str]:
     """The command of a process that fuzzes the targets that it is asked for."""
     corpus = STORE / "corpus" / asked.backend
     options = [f"--backend={asked.backend}", f"--engine={asked.engine}", f"--corpus={corpus}"]
     return [sys.executable, "-m", "benchmarks.honest.batch", *options]
-
-
-def keep(backend: str, name: str, run: Row) -> None:
-    with (STORE / f"{backend}-{name}.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(run) + "\n")
 
 
 def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -> None:
@@ -89,7 +74,7 @@ def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -
             while share is not None:
                 line = answer(process, shares.request(share))
                 run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": "its process ended"}
-                keep(asked.backend, share.set, run)
+                keep_run(asked.backend, share.set, run)
                 shares.give_back(share, run)
                 share = shares.take()
                 if not line:
@@ -132,13 +117,15 @@ def main() -> None:
         subprocess.run(command, check=True, cwd=ROOT)
     shares = Shares(asked.cases, asked.seconds, end, asked.order)
     for name in sets:
-        shares.add(name, targets_of(name), kept(asked.backend, name))
+        shares.add(name, targets_of(name), kept_runs(asked.backend, name))
     with ThreadPoolExecutor(asked.jobs) as pool:
         jobs = [(shares, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]
         for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()
     if asked.write:
-        write(asked.write, {(backend, name): kept(backend, name) for backend in ("cpu", "cuda") for name in SETS})
+        write(
+            asked.write, {(backend, name): graded_runs(backend, name) for backend in ("cpu", "cuda") for name in SETS}
+        )
 
 
 if __name__ == "__main__":
