@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.document import replace_between_marks
 from fuzz import corpus
+from fuzz.escaping import is_storable
 from fuzz.model.entry import Entry
 from fuzz.report.text import describe_inputs
-from fuzz.text import is_storable
 
 ROOT = Path(__file__).parents[1]
 CORPUS, DOCUMENT = ROOT / "corpus", ROOT / "docs" / "findings.md"

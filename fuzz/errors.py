@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fuzz.text import clean_text
+from fuzz.escaping import clean_text
 
 
 class FuzzError(Exception):

@@ -25,7 +25,7 @@ from pathlib import Path
 from fuzz import cli
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError
-from fuzz.text import printable_lines
+from fuzz.escaping import printable_lines
 
 MARKS = "<!-- hostile entries -->", "<!-- /hostile entries -->"
 LONGEST = 120

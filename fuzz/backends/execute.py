@@ -18,10 +18,10 @@ from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
+from fuzz.escaping import clean_text
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target.spec import Launcher, Target
-from fuzz.text import clean_text
 from fuzz.worker.profile import measured
 
 Words = Mapping[str, np.ndarray]

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError, os_errors_as
+from fuzz.escaping import is_storable, printable
 from fuzz.files import read_file
-from fuzz.text import is_storable, printable
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}

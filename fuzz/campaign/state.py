@@ -18,7 +18,7 @@ from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.store import Campaign, Coverage, FindingRecord, Job, Occurrence, Statistic, Store
 from fuzz.campaign.store.rebuild import finding_of
 from fuzz.errors import CorpusError
-from fuzz.text import shell_quote
+from fuzz.escaping import shell_quote
 from fuzz.worker.clock import Clock
 
 SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0

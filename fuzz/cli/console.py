@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from fuzz.errors import FuzzError, UsageError, os_errors_as
-from fuzz.text import printable_lines
+from fuzz.escaping import printable_lines
 from fuzz.worker.system import kill_server
 
 

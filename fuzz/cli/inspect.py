@@ -10,12 +10,12 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import Json
 from fuzz.errors import TargetError, UsageError, os_errors_as
+from fuzz.escaping import shell_quote
 from fuzz.run import environment
 from fuzz.run.target_index import Listing, keep_listing, read_listing
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target
-from fuzz.text import shell_quote
 
 
 def list_targets(json: Json = False) -> int:

@@ -14,11 +14,11 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
+from fuzz.escaping import printable
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, WITHOUT_PROBLEM
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.result.report import VERSION, format_judgement, judgement_json
-from fuzz.text import printable
 from fuzz.worker.system import total_memory
 
 LOCAL, RAY = "local", "ray"

@@ -13,9 +13,9 @@ from tempfile import NamedTemporaryFile
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, os_errors_as
+from fuzz.escaping import is_storable, printable
 from fuzz.files import read_file, remove_half_written, write_file
 from fuzz.model.entry import STATUSES, Entry
-from fuzz.text import is_storable, printable
 
 
 class _HeldFolders(threading.local):

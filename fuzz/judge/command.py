@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fuzz.backends import check_name
 from fuzz.errors import UsageError
+from fuzz.escaping import shell_quote
 from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS, SCRIPT, WITHOUT_PROBLEM
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.ops.judge_ops import judge_operations
@@ -16,7 +17,6 @@ from fuzz.judge.referee import judge
 from fuzz.judge.result.judgement import Judgement
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import choose_backend, start_worker_server
-from fuzz.text import shell_quote
 
 
 def judge_all(options: JudgeOptions, announce: Callable[[str], object]) -> Iterator[Judgement]:

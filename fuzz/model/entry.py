@@ -6,11 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 
+from fuzz.escaping import clean_text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.provenance import Provenance
 from fuzz.model.severity import Grade
-from fuzz.text import clean_text
 
 STATUSES = ("open", "fixed", "accepted")
 MAX_OUTPUTS_IN_NAME = 80

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from fuzz.escaping import clean_text
 from fuzz.model.oracle_specs import ACCURACY, FAULT, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle_spec
-from fuzz.text import clean_text
 
 Subject = tuple[str, ...]
 Pattern = tuple[str, str]

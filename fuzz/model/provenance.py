@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fuzz.escaping import clean_text
 from fuzz.model.finding import VERDICTS, Verdict
 from fuzz.model.rate import Rate
-from fuzz.text import clean_text
 
 FIELD_OF_KEY = {"witnesses": "cross_checks"}
 """The fields whose name in an entry's file is another one."""

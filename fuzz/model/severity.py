@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from fuzz.errors import UsageError
+from fuzz.escaping import clean_text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.rate import Rate
-from fuzz.text import clean_text
 
 SEVERITIES = ("low", "medium", "high")
 UNGRADED = "medium"

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fuzz.escaping import printable_lines
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command, severity_lines
@@ -20,7 +21,6 @@ from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
-from fuzz.text import printable_lines
 from fuzz.triage.bug import Bug, group_for_report
 from fuzz.triage.severity import GRADING
 

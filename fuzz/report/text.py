@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from fuzz.escaping import printable, shell_quote
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
@@ -16,7 +17,6 @@ from fuzz.model.oracle_specs import ACCURACY, PARITY
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched, Recipe
 from fuzz.model.severity import Grade, describe_eager
-from fuzz.text import printable, shell_quote
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
 RESULTS = (ACCURACY.name, PARITY.name)

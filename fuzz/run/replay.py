@@ -13,6 +13,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.backends import DEFAULT
 from fuzz.errors import UsageError
+from fuzz.escaping import shell_quote
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY, FAULT, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
@@ -20,7 +21,6 @@ from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, fork_worker_server, serve_target
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
-from fuzz.text import shell_quote
 from fuzz.triage.triage import Triage
 from fuzz.worker.protocol import HANDLER, WorkerConfig
 from fuzz.worker.target_server import TargetServer

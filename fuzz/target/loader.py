@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from fuzz.errors import CorpusError, TargetError, UsageError, one_line
+from fuzz.escaping import clean_text
 from fuzz.files import read_file
 from fuzz.model.case import Case
 from fuzz.target.spec import Launcher, PlantedBug, Target
-from fuzz.text import clean_text
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT

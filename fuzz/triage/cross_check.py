@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.interpreter import InterpreterBackend
+from fuzz.escaping import clean_text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.text import clean_text
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_of_outcome
 from fuzz.worker.worker import Worker, WorkerCrash

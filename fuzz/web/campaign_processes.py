@@ -22,8 +22,8 @@ from fuzz.campaign.store import Campaign
 from fuzz.campaign.store.schema import display_url, parse_url
 from fuzz.corpus.codec import strict
 from fuzz.errors import FuzzError, UsageError, one_line
+from fuzz.escaping import printable
 from fuzz.files import read_file
-from fuzz.text import printable
 from fuzz.web.formatting import duration
 from fuzz.worker.python_process import program_command
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.errors import CorpusError, one_line
+from fuzz.escaping import printable
 from fuzz.model.entry import Entry
-from fuzz.text import printable
 
 MAX_AGE = 2.0
 """Seconds for which a listing is used again."""

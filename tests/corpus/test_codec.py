@@ -11,6 +11,7 @@ import pytest
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError
+from fuzz.escaping import is_storable
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -24,7 +25,6 @@ from fuzz.report.text import format_entry
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small
 from fuzz.target.spec import Target
-from fuzz.text import is_storable
 
 ROOT = Path(__file__).parents[2]
 

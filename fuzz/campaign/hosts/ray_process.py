@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
+from fuzz.escaping import clean_text
 from fuzz.files import lock_folder
-from fuzz.text import clean_text
 from fuzz.worker.python_process import EXIT_SECONDS, PipeProcess, Received, isolated_environment, module_command
 
 READ_SECONDS = 1.0

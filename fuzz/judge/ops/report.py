@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fuzz.escaping import printable
 from fuzz.judge.result.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.result.report import judgement_json
 from fuzz.judge.result.score import score
-from fuzz.text import printable
 
 HEAD = ("operation", "verdict", "severity", "own rule", "cases", "seconds", "reason")
 WORST_FIRST = (CHEAT, WRONG, UNDECIDED, NOT_COMPARABLE, UNSUPPORTED, RIGHT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fuzz.escaping import printable
 from fuzz.judge.result.judgement import Evidence, Judgement
 from fuzz.judge.result.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.report.json import severity_json
 from fuzz.report.text import case_lines, severity_lines
-from fuzz.text import printable
 
 VERSION = 1
 

@@ -21,6 +21,7 @@ from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError
+from fuzz.escaping import printable
 from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
@@ -37,7 +38,6 @@ from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_si
 from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
-from fuzz.text import printable
 
 TEMPLATE = Path(__file__).with_name("program.py.jinja")
 AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"

@@ -11,6 +11,7 @@ import pytest
 from programs import run_programs
 
 from fuzz.errors import UsageError
+from fuzz.escaping import printable_lines
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -22,7 +23,6 @@ from fuzz.report.reproducer.source import SourceCollector
 from fuzz.report.text import replay_command
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
-from fuzz.text import printable_lines
 
 
 def entry(target: Target, oracle: str, symptom: str, outputs: tuple[str, ...], split: Split | None = None) -> Entry:

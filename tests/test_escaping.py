@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fuzz.errors import one_line
-from fuzz.text import MAX_TEXT, clean_text, is_storable, printable, shell_quote
+from fuzz.escaping import MAX_TEXT, clean_text, is_storable, printable, shell_quote
 
 HOSTILE = [
     "\ud800 half a pair", os.fsdecode(b"caf\xe9"), "nul \0", "\x1b]0;title\x07\x1b[2J", "two\n\n  lines\r\n", "a\ttab",
