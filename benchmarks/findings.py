@@ -17,7 +17,7 @@ from benchmarks.document import replace_between_marks
 from fuzz import corpus
 from fuzz.escaping import is_storable
 from fuzz.model.entry import Entry
-from fuzz.report.text import describe_inputs
+from fuzz.report.entry_text import describe_inputs
 
 ROOT = Path(__file__).parents[1]
 CORPUS, DOCUMENT = ROOT / "corpus", ROOT / "docs" / "findings.md"

@@ -125,7 +125,7 @@ def format_replayed_entry(result: ReplayedEntry) -> str:
 
 
 def format_saved_entry(entry: Entry, path: Path) -> str:
-    from fuzz.report.text import format_entry, replay_command
+    from fuzz.report.entry_text import format_entry, replay_command
 
     return format_entry(entry, str(path), replay_command(path))
 

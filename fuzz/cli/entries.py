@@ -12,7 +12,7 @@ from fuzz.cli.console import put
 from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
-from fuzz.report.text import format_entry, replay_command, script_command, severity_lines, typical_values_text
+from fuzz.report.entry_text import format_entry, replay_command, script_command, severity_lines, typical_values_text
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, fork_worker_server
 from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, shrink_entry

@@ -16,8 +16,8 @@ from fuzz.cli.console import errors, put
 from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
 from fuzz.model.entry import STATUSES
+from fuzz.report.entry_text import replay_command
 from fuzz.report.result_files import check_result_path, write_result
-from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
 from fuzz.web.pages.render import render_report

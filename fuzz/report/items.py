@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.report.text import format_entry, headline, replay_command
+from fuzz.report.entry_text import format_entry, headline, replay_command
 from fuzz.run.replay import ReplayedEntry
 from fuzz.run.result import Result
 from fuzz.target.loader import target_argument

@@ -13,7 +13,7 @@ from rich.text import Text
 from fuzz.escaping import printable_lines
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command, severity_lines
+from fuzz.report.entry_text import case_lines, element_lines, format_entry, headline, replay_command, severity_lines
 from fuzz.run.derived_rejects import SEVERITY
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.result import Result

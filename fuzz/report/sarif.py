@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz.model.oracle_specs import find_oracle_spec
+from fuzz.report.entry_text import replay_command
 from fuzz.report.items import SEED, ReportItem
-from fuzz.report.text import replay_command
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "SRCROOT"

@@ -21,7 +21,7 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Patched, recipe
 from fuzz.model.severity import Grade, TypicalCase
-from fuzz.report.text import format_entry
+from fuzz.report.entry_text import format_entry
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small
 from fuzz.target.spec import Target

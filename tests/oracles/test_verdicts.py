@@ -13,8 +13,8 @@ from commands import fuzz
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
+from fuzz.report.entry_text import format_entry
 from fuzz.report.json import finding_json
-from fuzz.report.text import format_entry
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions

@@ -15,7 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
 from fuzz.model.severity import Grade, TypicalCase
-from fuzz.report.text import typical_values_text
+from fuzz.report.entry_text import typical_values_text
 
 
 def text_of(name: str, *sizes: int, **params: int) -> str:

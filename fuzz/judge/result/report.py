@@ -9,8 +9,8 @@ from fuzz.escaping import printable
 from fuzz.judge.result.judgement import Evidence, Judgement
 from fuzz.judge.result.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
+from fuzz.report.entry_text import case_lines, severity_lines
 from fuzz.report.json import severity_json
-from fuzz.report.text import case_lines, severity_lines
 
 VERSION = 1
 

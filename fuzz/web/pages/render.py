@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from fuzz.report.text import case_lines, script_command, severity_lines, ulps_text
+from fuzz.report.entry_text import case_lines, script_command, severity_lines, ulps_text
 from fuzz.web import formatting
 from fuzz.web.pages.views import EntryView, ReportContent
 

@@ -16,7 +16,7 @@ from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.severity import SEVERITIES
-from fuzz.report.text import replay_command
+from fuzz.report.entry_text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import Offset, TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry

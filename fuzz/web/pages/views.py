@@ -13,8 +13,8 @@ from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
+from fuzz.report.entry_text import verdict_lines
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import verdict_lines
 from fuzz.web.plots.client import PlotResult
 
 if TYPE_CHECKING:

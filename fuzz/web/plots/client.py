@@ -12,8 +12,8 @@ from pathlib import Path
 from fuzz.errors import InternalError, UsageError, one_line
 from fuzz.model.entry import Entry
 from fuzz.model.outcome import describe
+from fuzz.report.entry_text import replay_command
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import replay_command
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.worker.worker import Worker, WorkerCrash, preload

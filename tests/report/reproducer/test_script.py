@@ -18,9 +18,9 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
+from fuzz.report.entry_text import replay_command
 from fuzz.report.reproducer.script import script
 from fuzz.report.reproducer.source import SourceCollector
-from fuzz.report.text import replay_command
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 

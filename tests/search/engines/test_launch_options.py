@@ -18,8 +18,8 @@ from fuzz.model.edit import with_launch
 from fuzz.model.entry import Entry, digest
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
+from fuzz.report.entry_text import case_lines
 from fuzz.report.reproducer.script import script
-from fuzz.report.text import case_lines
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.replay import reproduces

@@ -13,7 +13,7 @@ from fuzz.model.layout import Layout
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
 from fuzz.model.severity import Grade, TypicalCase
-from fuzz.report.text import format_entry, headline
+from fuzz.report.entry_text import format_entry, headline
 
 
 def test_a_finding_is_told_on_one_screen(entry: Entry) -> None:
