@@ -15,7 +15,7 @@ from fuzz.drift.report import drift_json, format_table, make_plot
 from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
 from fuzz.model.oracle_specs import INVARIANCE
-from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
+from fuzz.report.plotting.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep.runner import exit_code, file_cases

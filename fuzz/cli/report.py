@@ -20,9 +20,9 @@ from fuzz.report.entry_text import replay_command
 from fuzz.report.result_files import check_result_path, write_result
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
+from fuzz.web.entry_plots.client import PlotConfig, PlotRequest, run_plots
 from fuzz.web.pages.render import render_report
 from fuzz.web.pages.views import EntryView, ReportContent, read_coverage_file
-from fuzz.web.plots.client import PlotConfig, PlotRequest, run_plots
 
 
 def report(

@@ -12,7 +12,7 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.errors import UsageError
-from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
+from fuzz.report.plotting.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep.plan import make_plan

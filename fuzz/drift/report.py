@@ -10,7 +10,7 @@ from typing import Any
 from fuzz.drift.plan import BatchDrift, DriftPlan
 from fuzz.drift.runner import breaks_promise
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import Line, Linear, Plot, Point, Scale, height, scale_of_errors
+from fuzz.report.plotting.plot_data import Line, Linear, Plot, Point, Scale, height, scale_of_errors
 from fuzz.run.result import Result
 
 TABLE_LAYERS = (1, 2, 5, 10, 15)

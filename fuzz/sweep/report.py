@@ -9,7 +9,7 @@ import numpy as np
 
 from fuzz.model.dtypes import from_bits
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import Line, Linear, Marker, Plot, Ticks, format_tick, plot_values, scale_of_ulps
+from fuzz.report.plotting.plot_data import Line, Linear, Marker, Plot, Ticks, format_tick, plot_values, scale_of_ulps
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import bits_at

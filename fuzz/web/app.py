@@ -32,12 +32,12 @@ from fuzz.web import api, judge_api
 from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, WrongTokens, client_address, equal_secrets, session_cookie
 from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
 from fuzz.web.corpus_index import CorpusIndex
+from fuzz.web.entry_plots.client import PlotCache, PlotConfig
 from fuzz.web.events import MAX_STREAMS, stream
 from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.metrics import metrics
 from fuzz.web.pages import routes
 from fuzz.web.pages.render import STATIC, csp_hash, read_static, render
-from fuzz.web.plots.client import PlotCache, PlotConfig
 from fuzz.web.service import Service
 from fuzz.web.settings import Settings
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from fuzz.campaign.store import Campaign, Store
 from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
+from fuzz.web.entry_plots.client import PlotCache
 from fuzz.web.judge_queue import JudgeQueue
-from fuzz.web.plots.client import PlotCache
 from fuzz.web.settings import Settings
 
 MAX_SILENCE = 120.0

@@ -24,8 +24,8 @@ from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
 from fuzz.web.campaign_processes import CampaignProcesses, open_process
+from fuzz.web.entry_plots.client import PlotResult
 from fuzz.web.metrics import metrics
-from fuzz.web.plots.client import PlotResult
 from fuzz.web.service import Service
 
 HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
@@ -204,8 +204,8 @@ def test_a_study_that_failed_says_when_it_is_tried_again(
     client: TestClient, files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = [PlotResult(why="nothing to draw: hung", failed=True), PlotResult(script="pass")]
-    monkeypatch.setattr("fuzz.web.plots.client.run_plots", lambda requests, config: iter([results.pop(0)]))
-    monkeypatch.setattr("fuzz.web.plots.client.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("fuzz.web.entry_plots.client.run_plots", lambda requests, config: iter([results.pop(0)]))
+    monkeypatch.setattr("fuzz.web.entry_plots.client.FIRST_PAUSE", 0.001)
     assert 'data-retry="1"' in client.get(f"/findings/{files.key}/study").text
     time.sleep(0.01)
     text = client.get(f"/findings/{files.key}/study").text

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz.campaign.store import Campaign, Coverage, Job, Statistic, Store
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
-from fuzz.report.plots.plot_data import Line, Linear, Plot, Point
+from fuzz.report.plotting.plot_data import Line, Linear, Plot, Point
 from fuzz.web import formatting
 from fuzz.web.pages.views import CoverageView, ReportContent
 

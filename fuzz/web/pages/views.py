@@ -14,8 +14,8 @@ from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.entry_text import verdict_lines
-from fuzz.report.plots.plot_data import Plot
-from fuzz.web.plots.client import PlotResult
+from fuzz.report.plotting.plot_data import Plot
+from fuzz.web.entry_plots.client import PlotResult
 
 if TYPE_CHECKING:
     from fuzz.campaign.store import Job

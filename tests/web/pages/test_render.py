@@ -20,9 +20,9 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact
 from fuzz.model.severity import Grade, TypicalCase
+from fuzz.web.entry_plots.client import PlotResult
 from fuzz.web.pages.render import csp_hash, render_report
 from fuzz.web.pages.views import EntryView, ReportContent
-from fuzz.web.plots.client import PlotResult
 
 HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
 

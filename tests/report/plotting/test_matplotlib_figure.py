@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fuzz.errors import UsageError
-from fuzz.report.plots.matplotlib_figure import check_plot_path, save_figure
-from fuzz.report.plots.plot_data import Line, Marker, Plot
+from fuzz.report.plotting.matplotlib_figure import check_plot_path, save_figure
+from fuzz.report.plotting.plot_data import Line, Marker, Plot
 
 TICKS = ((0.0, "0"), (1.0, "1"))
 MARKERS, LINES = (Marker(0.5, 0.5, "wrong"),), (Line("truth", ((0.0, 0.0), (1.0, 1.0)), "truth"),)

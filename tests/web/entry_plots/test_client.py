@@ -11,8 +11,8 @@ from fuzz import corpus
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.web.corpus_index import CorpusIndex, IndexedEntry
-from fuzz.web.plots import client
-from fuzz.web.plots.client import FIRST_PAUSE, LONGEST_PAUSE, PlotCache, PlotConfig, PlotRequest, PlotResult
+from fuzz.web.entry_plots import client
+from fuzz.web.entry_plots.client import FIRST_PAUSE, LONGEST_PAUSE, PlotCache, PlotConfig, PlotRequest, PlotResult
 
 FAILED, DRAWN = PlotResult(why="nothing to draw: hung", failed=True), PlotResult(script="pass")
 

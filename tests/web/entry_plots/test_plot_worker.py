@@ -8,8 +8,8 @@ from fuzz.backends import backend
 from fuzz.model.entry import Entry
 from fuzz.model.outcome import NotRun, Outcome, OutOfMemory, Raised
 from fuzz.target.spec import Target
-from fuzz.web.plots import worker
-from fuzz.web.plots.worker import PlotWorker
+from fuzz.web.entry_plots import worker
+from fuzz.web.entry_plots.worker import PlotWorker
 from fuzz.worker.protocol import WorkerConfig
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.oracles.diagnosis import DiagnosisContext
-from fuzz.report.plots.plot_data import NOT_FINITE, Plot
+from fuzz.report.plotting.plot_data import NOT_FINITE, Plot
+from fuzz.web.entry_plots.client import PlotResult
+from fuzz.web.entry_plots.error_plots import ErrorCurve, error_in_ulp, make_plots, plot_curve, unravel
 from fuzz.web.pages.render import render
-from fuzz.web.plots.client import PlotResult
-from fuzz.web.plots.error_plots import ErrorCurve, error_in_ulp, make_plots, plot_curve, unravel
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -13,7 +13,7 @@ from fuzz.errors import InternalError, UsageError, one_line
 from fuzz.model.entry import Entry
 from fuzz.model.outcome import describe
 from fuzz.report.entry_text import replay_command
-from fuzz.report.plots.plot_data import Plot
+from fuzz.report.plotting.plot_data import Plot
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.worker.worker import Worker, WorkerCrash, preload
@@ -26,7 +26,7 @@ BUSY = 10.0
 """Seconds that a request waits for the one before it."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
 """Seconds until what failed once may run again, and at most."""
-WORKER = "fuzz.web.plots.worker:make_handler"
+WORKER = "fuzz.web.entry_plots.worker:make_handler"
 Key = tuple[str, float]
 """An entry's file, and its modification time."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fuzz.oracles.diagnosis import DiagnosisContext
-from fuzz.report.plots.plot_data import (
+from fuzz.report.plotting.plot_data import (
     Line,
     Linear,
     Marker,

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.report.plots.plot_data import Linear, SymLog, scale_of_errors, scale_of_values
+from fuzz.report.plotting.plot_data import Linear, SymLog, scale_of_errors, scale_of_values
 
 ANY = st.lists(st.floats(), min_size=1, max_size=40)
 

@@ -32,8 +32,8 @@ from fuzz.sweep.sweep_counts import NEAR_VIEW
 from fuzz.sweep.ulps import ulps
 from fuzz.target import loader
 from fuzz.target.spec import Launcher, Target
-from fuzz.web.plots.client import PlotConfig, PlotRequest, PlotResult
-from fuzz.web.plots.error_plots import ErrorCurve, error_in_ulp, make_plots
+from fuzz.web.entry_plots.client import PlotConfig, PlotRequest, PlotResult
+from fuzz.web.entry_plots.error_plots import ErrorCurve, error_in_ulp, make_plots
 from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 

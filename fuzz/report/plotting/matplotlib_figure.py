@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.report.plots.plot_data import NOT_FINITE, Plot
+from fuzz.report.plotting.plot_data import NOT_FINITE, Plot
 from fuzz.report.result_files import check_result_path
 
 FORMATS = (".png", ".svg", ".pdf")
