@@ -4,8 +4,8 @@ from fuzz.api import Target, target
 from fuzz.target.arguments import by_option, option, size, tensor
 from fuzz.target.contract import ulps
 from fuzz.target.indices import indices
-from fuzz.target.locations import locations
 from fuzz.target.prefix_sums import prefix_sums
+from fuzz.target.sampling_locations import locations
 from fuzz.target.shapes import sizes
 
 __all__ = [

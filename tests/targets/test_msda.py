@@ -15,7 +15,7 @@ from fuzz.search.engines.random import RandomEngine
 from fuzz.target.arguments import option, size, tensor
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import load
-from fuzz.target.locations import ON_GRIDS, locations
+from fuzz.target.sampling_locations import ON_GRIDS, locations
 from fuzz.target.spec import Target, declare
 
 H, W, P = size("H", 1, 9), size("W", 1, 9), size("P", 1, 9)

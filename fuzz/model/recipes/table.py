@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fuzz.model.dtypes import Kind
-from fuzz.model.recipes import edges, locations, normals, simple
+from fuzz.model.recipes import edges, normals, sampling_locations, simple
 from fuzz.model.recipes.counter_rng import Array
 from fuzz.model.recipes.grid import Grid
 
@@ -76,7 +76,7 @@ _SCALE = (-24, 13, 0)  # 6.01 * 2^13, the largest normal value then, is still be
 _RARE = (1, 8, 3)
 _BELOW = (1, 1 << 31, 16)
 _WHOLE = (0, 1, 0)
-_GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * locations.LEVELS)}
+_GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * sampling_locations.LEVELS)}
 
 _KINDS = (
     _kind("zeros", simple.zeros, "0 everywhere", ANY, simplicity=0, weight=2, torch="torch.zeros({shape})"),
@@ -194,27 +194,27 @@ _KINDS = (
     ),
     _kind(
         "locations",
-        locations.locations,
+        sampling_locations.locations,
         "anywhere in a grid, or up to a quarter of it outside",
         general=False,
         signed=_WHOLE,
     ),
     _kind(
         "location_outside",
-        locations.location_outside,
+        sampling_locations.location_outside,
         "outside of a grid, up to 8 times its size",
         general=False,
         signed=_WHOLE,
     ),
     _kind(
         "location_edges",
-        locations.location_edges,
+        sampling_locations.location_edges,
         "where a cell's neighbours change, and a grid's border, within `spread` steps",
         general=False,
         signed=_WHOLE,
         align=_WHOLE,
         spread=(0, 16, 1),
-        levels=(1, locations.LEVELS, 1),
+        levels=(1, sampling_locations.LEVELS, 1),
         points=(1, 1 << 31, 1),
         **_GRIDS,
     ),

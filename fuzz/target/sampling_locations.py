@@ -25,7 +25,7 @@ MAX_GRIDS = 4
 
 
 @dataclass(frozen=True)
-class LocationArgument(TensorArgument):
+class SamplingLocationArgument(TensorArgument):
     """A tensor of coordinates; `grids` holds width and height of each grid in turn, as expressions over dims."""
 
     grids: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def locations(
     signed: bool = False,
     dtypes: Iterable[str] = (),
     contiguous: bool = False,
-) -> LocationArgument:
+) -> SamplingLocationArgument:
     """A tensor of coordinates; the last dim is 2, for x and y, and of several grids the third from the end counts them.
 
     `grids` are (height, width). Coordinates go from 0 to 1, or with `signed` from -1 to 1; with `align` those are the
@@ -94,4 +94,4 @@ def locations(
     sizes = (*plain.sizes, *(extent for extent in extents if isinstance(extent, Size)))
     texts = [extent.text if isinstance(extent, Expression) else str(extent) for extent in extents]
     widths_first = tuple(text for pair in zip(texts[1::2], texts[::2], strict=True) for text in pair)
-    return LocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed, contiguous=contiguous)
+    return SamplingLocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed, contiguous=contiguous)
