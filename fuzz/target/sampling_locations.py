@@ -94,4 +94,6 @@ def locations(
     sizes = (*plain.sizes, *(extent for extent in extents if isinstance(extent, Size)))
     texts = [extent.text if isinstance(extent, Expression) else str(extent) for extent in extents]
     widths_first = tuple(text for pair in zip(texts[1::2], texts[::2], strict=True) for text in pair)
-    return SamplingLocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed, contiguous=contiguous)
+    return SamplingLocationArgument(
+        plain.shape, plain.dtypes, sizes, widths_first, align, signed, contiguous=contiguous
+    )

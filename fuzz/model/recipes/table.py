@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fuzz.model.dtypes import Kind
-from fuzz.model.recipes import edges, normals, sampling_locations, simple
+from fuzz.model.recipes import distributions, edges, integers, patterns, sampling_locations
 from fuzz.model.recipes.counter_rng import Array
 from fuzz.model.recipes.grid import Grid
 
@@ -79,11 +79,11 @@ _WHOLE = (0, 1, 0)
 _GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * sampling_locations.LEVELS)}
 
 _KINDS = (
-    _kind("zeros", simple.zeros, "0 everywhere", ANY, simplicity=0, weight=2, torch="torch.zeros({shape})"),
-    _kind("ones", simple.ones, "1 everywhere", ANY, simplicity=1, torch="torch.ones({shape})"),
+    _kind("zeros", patterns.zeros, "0 everywhere", ANY, simplicity=0, weight=2, torch="torch.zeros({shape})"),
+    _kind("ones", patterns.ones, "1 everywhere", ANY, simplicity=1, torch="torch.ones({shape})"),
     _kind(
         "constant",
-        simple.constant,
+        patterns.constant,
         "mantissa * 2^exponent everywhere",
         NUMBER,
         simplicity=2,
@@ -93,7 +93,7 @@ _KINDS = (
     ),
     _kind(
         "normal",
-        normals.normal,
+        distributions.normal,
         "normal of standard deviation 2^exponent",
         simplicity=4,
         weight=12,
@@ -102,7 +102,7 @@ _KINDS = (
     ),
     _kind(
         "uniform",
-        normals.uniform_values,
+        distributions.uniform_values,
         "uniform from 0 to 2^exponent, with signed 1 from its negative on, with signed -1 from its negative to 0",
         exponent=_SCALE,
         signed=(-1, 1, 1),
@@ -115,17 +115,17 @@ _KINDS = (
         width=(1, 1100, 1100),
         subnormals=(0, 1, 1),
     ),
-    _kind("rows_constant", normals.rows_constant, "one normal value a row", exponent=_SCALE),
+    _kind("rows_constant", patterns.rows_constant, "one normal value a row", exponent=_SCALE),
     _kind(
         "near_constant",
-        normals.near_constant,
+        patterns.near_constant,
         "one normal value a row, plus up to `ulps` units in the last place",
         exponent=_SCALE,
         ulps=(1, 8, 2),
     ),
     _kind(
         "mean_shift",
-        normals.mean_shift,
+        distributions.mean_shift,
         "normal around a mean 2^mean times its standard deviation",
         weight=8,
         exponent=(-24, 3, 0),
@@ -133,7 +133,7 @@ _KINDS = (
     ),
     _kind(
         "outliers",
-        normals.outliers,
+        distributions.outliers,
         "normal, one or a few columns 2^factor times as large",
         exponent=(-24, 8, 0),
         factor=(4, 16, 8),
@@ -141,22 +141,22 @@ _KINDS = (
     ),
     _kind(
         "cancelling",
-        normals.cancelling,
+        patterns.cancelling,
         "pairs a, -a (up to `ulps` apart) over a row, so that its sum nearly vanishes",
         exponent=_SCALE,
         ulps=(0, 8, 1),
     ),
-    _kind("sparse", normals.sparse, "one in 2^rarity normal, the others 0", exponent=_SCALE, rarity=_RARE),
+    _kind("sparse", distributions.sparse, "one in 2^rarity normal, the others 0", exponent=_SCALE, rarity=_RARE),
     _kind(
         "integers",
-        simple.integers,
+        integers.integers,
         "whole numbers in -bound .. bound: exact sums, ties",
         NUMBER,
         simplicity=3,
         weight=6,
         bound=(1, 1000, 4),
     ),
-    _kind("ties", simple.ties, "a few distinct normal values, again and again", exponent=_SCALE, distinct=(1, 8, 3)),
+    _kind("ties", patterns.ties, "a few distinct normal values, again and again", exponent=_SCALE, distinct=(1, 8, 3)),
     _kind("subnormals", edges.subnormals, "subnormals of all sizes, both signs"),
     _kind("signed_zeros", edges.signed_zeros, "+0 and -0, one in 2^rarity +1 or -1", rarity=_RARE),
     _kind(
@@ -169,23 +169,23 @@ _KINDS = (
     ),
     _kind("huge", edges.huge, "the largest binades", binades=(1, 16, 2)),
     _kind("tiny", edges.tiny, "the smallest normal binades", binades=(1, 16, 2)),
-    _kind("ramp", simple.ramp, "start, start + step, .. in each row", NUMBER, start=(-64, 64, 0), step=(-8, 8, 1)),
-    _kind("onehot", simple.onehot, "one 2^exponent a row, the others 0", exponent=_SCALE),
-    _kind("alternating", simple.alternating, "+a, -a, +a, .. with one normal a a row", exponent=_SCALE),
+    _kind("ramp", patterns.ramp, "start, start + step, .. in each row", NUMBER, start=(-64, 64, 0), step=(-8, 8, 1)),
+    _kind("onehot", patterns.onehot, "one 2^exponent a row, the others 0", exponent=_SCALE),
+    _kind("alternating", patterns.alternating, "+a, -a, +a, .. with one normal a a row", exponent=_SCALE),
     _kind(
         "nonfinite",
-        normals.nonfinite,
+        distributions.nonfinite,
         "normal; one in 2^rarity, at least one, of `kinds`: 1 inf + 2 -inf + 4 NaN; rarity 0: all",
         finite=False,
         exponent=_SCALE,
         rarity=(0, 8, 3),
         kinds=(1, 7, 7),
     ),
-    _kind("indices", simple.indices, "uniform in 0 .. below - 1", INTEGER, below=_BELOW),
-    _kind("indices_edges", simple.indices_edges, "0, below - 1, the middle, repeats", INTEGER, below=_BELOW),
+    _kind("indices", integers.indices, "uniform in 0 .. below - 1", INTEGER, below=_BELOW),
+    _kind("indices_edges", integers.indices_edges, "0, below - 1, the middle, repeats", INTEGER, below=_BELOW),
     _kind(
         "indices_sentinel",
-        simple.indices_sentinel,
+        integers.indices_sentinel,
         "uniform in 0 .. below - 1, one in 2^rarity the sentinel",
         SIGNED,
         below=_BELOW,
@@ -218,7 +218,7 @@ _KINDS = (
         points=(1, 1 << 31, 1),
         **_GRIDS,
     ),
-    _kind("random_bits", simple.random_bits, "every bit random", BITS),
+    _kind("random_bits", integers.random_bits, "every bit random", BITS),
 )
 
 RECIPES: dict[tuple[str, int], RecipeKind] = {(kind.name, kind.version): kind for kind in _KINDS}

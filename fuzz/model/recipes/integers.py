@@ -1,56 +1,14 @@
-"""Recipes of simple or repeated values: fills, small integers, ramps, ties, and the integer formats' own."""
+"""Recipes of whole numbers: small ones of any format, indices below a bound, and random bits."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from fuzz.model.dtypes import DTYPES, to_bits
 from fuzz.model.recipes.counter_rng import Array, below, below_low
 from fuzz.model.recipes.grid import Grid
-
-
-def zeros(g: Grid) -> Array:
-    return g.fill(0)
-
-
-def ones(g: Grid) -> Array:
-    return g.fill(g.dtype.one_bits)
-
-
-def constant(g: Grid) -> Array:
-    return g.fill(_constant_bits(g["mantissa"], g["exponent"], g.dtype.name))
-
-
-@lru_cache(maxsize=1024)
-def _constant_bits(mantissa: int, exponent: int, name: str) -> int:
-    d = DTYPES[name]
-    value = mantissa * 2.0**exponent
-    return int(to_bits(max(-d.largest, min(d.largest, value)) if d.is_float else value, d))
 
 
 def integers(g: Grid) -> Array:
     bound = g["bound"]
     return g.whole(below(g.bits(), 2 * bound + 1, g.xp) - bound)
-
-
-def ramp(g: Grid) -> Array:
-    return g.whole(g.column * g["step"] + g["start"])
-
-
-def ties(g: Grid) -> Array:
-    choice = below(g.bits(), g["distinct"], g.xp)
-    return g.round(g.normal(choice, g["exponent"], stream=1))
-
-
-def onehot(g: Grid) -> Array:
-    hot = below(g.row_bits(), max(g.span.columns, 1), g.xp)
-    value = g.xp.real(g.column == hot) * 2.0 ** g["exponent"]
-    return g.round(value)
-
-
-def alternating(g: Grid) -> Array:
-    size = g.round(g.normal(g.row_counter, g["exponent"]))
-    return size ^ ((g.column & 1) << (g.dtype.bits - 1))
 
 
 def indices(g: Grid) -> Array:

@@ -1,9 +1,6 @@
-"""Recipes around the normal distribution: numbers as networks have them, and what makes reductions of them hard."""
+"""Recipes of random floats: normal and uniform, around a mean, with outliers, zeros, infinities and NaN among them."""
 
 from __future__ import annotations
-
-from functools import partial
-from math import gcd
 
 from fuzz.model.recipes.counter_rng import Array, below, below_low, signed, uniform
 from fuzz.model.recipes.grid import ROW_SHIFT, Grid
@@ -18,15 +15,6 @@ def uniform_values(g: Grid) -> Array:
     if g["signed"] == 1:
         return g.round(g.xp.real(bits >> 10) * (scale * 2.0**-53))
     return g.round(uniform(bits, g.xp) * (-scale if g["signed"] else scale))
-
-
-def rows_constant(g: Grid) -> Array:
-    return g.round(g.normal(g.row_counter, g["exponent"]))
-
-
-def near_constant(g: Grid) -> Array:
-    """One value a row, each element up to `ulps` steps further from zero."""
-    return rows_constant(g) + below(g.bits(1), g["ulps"] + 1, g.xp)
 
 
 def mean_shift(g: Grid) -> Array:
@@ -48,32 +36,6 @@ def sparse(g: Grid) -> Array:
     """One element in 2^rarity is normal, the others are 0."""
     kept = below(g.bits(1), 1 << g["rarity"], g.xp) == 0
     return g.round(g.xp.where(kept, g.normal(g.counter, g["exponent"]), 0.0))
-
-
-def cancelling(g: Grid) -> Array:
-    """Pairs of a and its negative, the latter up to `ulps` steps larger, dealt over the row; an odd one out is 0.
-
-    Dealt by place = (stride * column + start) mod columns, with a start for each row: a permutation that every element
-    can compute alone.
-    """
-    columns = max(g.span.columns, 1)
-    start = below(g.row_bits(1), columns, g.xp)
-    place = (g.column * g.pick(columns, 2, partial(_stride, columns)) + start) % columns
-    side = place & 1
-    size = g.round(g.normal(g.row_counter + (place >> 1), g["exponent"]))
-    noise = below_low(g.bits(3), g["ulps"] + 1)
-    bits = (size ^ (side << (g.dtype.bits - 1))) + side * noise
-    if columns % 2 == 0 or columns == 1:
-        return bits
-    return g.xp.where(place == columns - 1, 0, bits)
-
-
-def _stride(columns: int, near: int) -> int:
-    """The first number from `near` on that has no factor in common with `columns`."""
-    stride = max(near, 1)
-    while gcd(stride, columns) != 1:
-        stride += 1
-    return stride
 
 
 def nonfinite(g: Grid) -> Array:
