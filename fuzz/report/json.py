@@ -82,8 +82,9 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "oracle": finding.oracle,
         "output": finding.output,
         "symptom": finding.symptom,
-        **severity_json(bug.grade),
         "severity": entry.severity,
+        "input_class": bug.grade.input_class if bug.grade else None,
+        "typical": typical_json(bug.grade),
         "message": finding.message,
         "also": list(entry.also),
         "seen": "known" if bug.known else "new",
@@ -107,13 +108,12 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
     }
 
 
-def severity_json(grade: Grade | None) -> Mapping[str, Any]:
-    """The fields of a finding's severity; null where it is not graded, or where no drawn input shows it."""
-    if grade is None:
-        return {"severity": None, "input_class": None, "typical": None}
-    typical = grade.typical and {
+def typical_json(grade: Grade | None) -> Mapping[str, Any] | None:
+    """The value of a finding's typical case; null where it is not graded, or where no drawn input shows it."""
+    if grade is None or grade.typical is None:
+        return None
+    return {
         "dims": dict(grade.typical.case.last.dims),
         "rate": [grade.typical.rate.disagreements, grade.typical.rate.runs],
         "eager_ratio": grade.eager_ratio if isfinite(grade.eager_ratio or 0.0) else None,
     }
-    return {"severity": grade.severity, "input_class": grade.input_class, "typical": typical}

@@ -10,7 +10,7 @@ from fuzz.judge.result.judgement import Evidence, Judgement
 from fuzz.judge.result.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.report.entry_text import case_lines, severity_lines
-from fuzz.report.json import severity_json
+from fuzz.report.json import typical_json
 
 VERSION = 1
 
@@ -50,9 +50,9 @@ def evidence_json(evidence: Evidence) -> Mapping[str, Any]:
         "oracle": evidence.oracle,
         "output": "+".join(evidence.outputs),
         "symptom": evidence.symptom,
-        **severity_json(evidence.grade),
         "severity": evidence.severity,
         "input_class": evidence.input_class or None,
+        "typical": typical_json(evidence.grade),
         "message": evidence.message,
         "verdict": evidence.verdict or None,
         "reason": evidence.reason,
