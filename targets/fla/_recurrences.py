@@ -3,9 +3,10 @@
 What a state takes in is a product of matrices, as it is in kernels that go through sequences in chunks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch.nn.functional import pad
 
 CHUNK = 64
 """Places of a chunk, where no option says how many."""
@@ -17,13 +18,16 @@ class State:
 
     Kernels that go through sequences in chunks of `size` places never add up what a chunk writes before its end: what
     is read there are products with keys, times values. So what later places erase cancels in one sum, whose terms are
-    as large as the state was. With a size of 0 each value is added as it is written.
+    as large as the state was. What places write is an `inverse` (B, H, n, n) times what each would write if it were the
+    chunk's only one, `lone` (B, H, n, V). With a size of 0 each value is added as it is written.
     """
 
     start: torch.Tensor
     size: int = 0
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
+    inverse: torch.Tensor | None = None
+    lone: torch.Tensor | None = None
 
     def forget(self, of_keys, of_values):
         """The state times factors of keys, (B, H, K) or (B, H, 1), and of values, where there are any."""
@@ -34,7 +38,7 @@ class State:
         if of_values is not None:
             start = start * of_values.unsqueeze(-2)
             values = values if values is None else values * of_values.unsqueeze(-2)
-        return State(start, self.size, keys, values)
+        return replace(self, start=start, keys=keys, values=values)
 
     def read(self, key):
         """What a key finds."""
@@ -44,12 +48,23 @@ class State:
             found = found + (key @ self.keys.transpose(-1, -2)) @ self.values
         return found.squeeze(-2)
 
-    def write(self, key, value):
-        """The state with a key's value, and with all of its chunk where that has ended."""
-        keys, values = key.unsqueeze(-2), value.unsqueeze(-2)
+    def correct(self, key, rate, value):
+        """The state that knows what a place writes: a rate times what a value lacks of what a key finds."""
+        lone = (rate * (value - (key.unsqueeze(-2) @ self.start).squeeze(-2))).unsqueeze(-2)
+        if self.keys is None:
+            return replace(self, inverse=torch.ones_like(lone[..., :1]), lone=lone)
+        found = (rate * key).unsqueeze(-2) @ self.keys.transpose(-1, -2)
+        row = -(found.transpose(-1, -2) * self.inverse).sum(-2, keepdim=True)
+        row = torch.cat([row, torch.ones_like(lone[..., :1])], -1)
+        inverse = torch.cat([pad(self.inverse, (0, 1)), row], -2)
+        return replace(self, inverse=inverse, lone=torch.cat([self.lone, lone], -2))
+
+    def write(self, key, corrected):
+        """The state with what a corrected one says of a key's value, and with all of its chunk where that has ended."""
+        keys, values = key.unsqueeze(-2), corrected.inverse[..., -1:, :] @ corrected.lone
         if self.keys is not None:
             keys, values = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
-        written = State(self.start, self.size, keys, values)
+        written = replace(corrected, start=self.start, keys=keys, values=values)
         return written if keys.shape[-2] < self.size else State(written.added_up(), self.size)
 
     def added_up(self):
@@ -234,8 +249,7 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, 
         factors = [forget.exp() for forget in forgets]
         of_keys = factors.pop(0) if gate is not None else None
         kept = state.forget(of_keys, *factors or [None])
-        value = beta * (v - (state if early else kept).read(read))
-        state = kept.write(k, value)
+        state = kept.write(k, (state if early else kept).correct(read, beta, v))
         return state.read(q) * factor, state
 
     given = [part for part in (gate, values) if part is not None]

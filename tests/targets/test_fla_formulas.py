@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fuzz.oracles.comparison.elements import compare_elements
-from fuzz.reference.envelope import evaluate, make_precision
+from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
 
 FOLDER = Path(__file__).parents[2] / "targets" / "fla"
 PLACES = 12
@@ -77,6 +77,40 @@ def test_what_a_chunk_erases_may_be_off_by_roundings_of_what_was_there(delta: An
 
     assert wrong(chunk=0)
     assert not wrong(chunk=64)
+
+
+def cut_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product of matrices as tensor cores compute it, which cut 13 bits of float32 off."""
+    parts = [(part.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32) for part in (a, b)]
+    return parts[0] @ parts[1]
+
+
+def rate_gradient_by_the_inverse(
+    k: torch.Tensor, rate: torch.Tensor, initial: torch.Tensor, dfinal: torch.Tensor
+) -> torch.Tensor:
+    """The gradient of what is erased, by that of the inverse itself: what it loses at one place cancels at no other."""
+    inverse = torch.linalg.inv(torch.eye(len(k)) + (rate * k @ k.T).tril(-1))
+    dread = -cut_product(cut_product(k, dfinal), initial)
+    through = cut_product(cut_product(dread, (rate * k).T).tril(-1), inverse.T)
+    return (cut_product(inverse.T, dread) - cut_product(cut_product(inverse.T, through).tril(-1), k)) * k
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_what_a_chunk_erases_may_be_computed_by_an_inverse(delta: Any, seed: int) -> None:
+    """Keys of length 1 are 1 - 2^-24 at some places, which tensor cores take for 1 - 2^-10."""
+    torch.manual_seed(seed)
+    k = torch.where(torch.rand(18, 1) < 0.9, 1.0, 1 - 2**-24)
+    rate, initial, dfinal = 0.5 + 0.3 * torch.rand(18, 1), torch.tensor([[8.0]]), torch.tensor([[-8.00677]])
+
+    def reference(k: torch.Tensor, rate: torch.Tensor, initial: torch.Tensor) -> dict[str, torch.Tensor]:
+        key, read = k[None, :, None], (rate * k)[None, :, None]
+        given = dict(initial=initial[None, None], ends=None, scale=None, keep=True, chunk=64)
+        return dict(final=delta(key, key, torch.zeros_like(key), None, read=read, **given)["final"][0, 0])
+
+    precision = make_precision("libm", dot="tf32")
+    inputs = dict(k=k, rate=rate, initial=initial)
+    expected = evaluate_backward(reference, inputs, dict(final=dfinal), ["rate"], precision, members=20)["drate"]
+    assert not compare_elements(rate_gradient_by_the_inverse(**inputs, dfinal=dfinal), expected, precision).wrong
 
 
 def test_the_gradient_of_a_large_logit_keeps_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
