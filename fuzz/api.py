@@ -69,7 +69,7 @@ def qualified_name(target: spec.Target) -> str:
 
 def find_failures(target: spec.Target, options: RunOptions) -> Iterator[str]:
     """What disagrees and counts, each as one screen: saved entries, then findings of newly drawn cases."""
-    from fuzz.model.severity import is_at_least
+    from fuzz.model.grade import is_at_least
 
     for result in replay_saved(target, options):
         entry = result.entry

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fuzz.campaign.state import CampaignState, tag
 from fuzz.campaign.store import Job
-from fuzz.model.severity import SEVERITIES, UNGRADED
+from fuzz.model.grade import SEVERITIES, UNGRADED
 
 VERSION = 1
 COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "severity", "error/bound", "visited")

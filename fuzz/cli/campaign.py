@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.service import require_service_packages
 from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
-from fuzz.model.severity import check_severity, is_at_least
+from fuzz.model.grade import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
 from fuzz.run.replay import load_target_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from fuzz.escaping import clean_text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade
 from fuzz.model.provenance import Provenance
-from fuzz.model.severity import Grade
 
 STATUSES = ("open", "fixed", "accepted")
 MAX_OUTPUTS_IN_NAME = 80

@@ -12,11 +12,11 @@ from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import ENCLOSURE, INTERVALS, Element, Finding, Verdict
+from fuzz.model.grade import Grade, describe_eager
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.oracle_specs import ACCURACY, PARITY
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched, Recipe
-from fuzz.model.severity import Grade, describe_eager
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
 RESULTS = (ACCURACY.name, PARITY.name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.run.derived_rejects import SEVERITY, AcceptedInput
 from fuzz.run.result import Result
 from fuzz.triage.bug import Bug, group_for_report

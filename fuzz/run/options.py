@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.errors import UsageError
-from fuzz.model.severity import check_severity
+from fuzz.model.grade import check_severity
 from fuzz.worker.system import total_memory
 
 DEFAULT_SECONDS = 60.0

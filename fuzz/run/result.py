@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzz.model.severity import is_at_least
+from fuzz.model.grade import is_at_least
 from fuzz.run.derived_rejects import InvalidInputs
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics

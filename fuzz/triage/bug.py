@@ -9,10 +9,10 @@ from typing import Any
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject, Verdict, filing_order
+from fuzz.model.grade import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.model.oracle_specs import ACCURACY, FAULT, find_oracle_spec
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
-from fuzz.model.severity import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.triage.triggers import Trigger, all_hold
 
 NONFINITE = "nonfinite"

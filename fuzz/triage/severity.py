@@ -14,9 +14,9 @@ from itertools import islice
 from fuzz.model.case import Case
 from fuzz.model.dims import resolve
 from fuzz.model.finding import Finding, Verdict, filing_order
+from fuzz.model.grade import INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.model.oracle_specs import ACCURACY, BOUNDS, FAULT, LAYOUT, find_oracle_spec
 from fuzz.model.rate import Rate
-from fuzz.model.severity import INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
@@ -77,7 +77,7 @@ class Grader:
             eager = self._compare_eager(bug, typical.case if typical else bug.case, finding)
             shared = eager is not None and eager.shares(worse_of(finding, bug.finding))
             tiny = all(is_subnormal(one) for one in (bug.sought, bug.finding, finding))
-            severity, reason = rate_severity(bug, input_class, shared, self.target, tiny=tiny)
+            severity, reason = decide_severity(bug, input_class, shared, self.target, tiny=tiny)
             ratio, dtype = (eager.ratio, eager.dtype) if eager else (None, "")
             return Grade(severity, input_class, typical, ratio, dtype, reason)
         finally:
@@ -169,7 +169,7 @@ def is_subnormal(finding: Finding) -> bool:
     return bool(finding.largest) and max(number for _, number in finding.largest) < SMALLEST_NORMAL
 
 
-def rate_severity(bug: Bug, input_class: str, shared: bool, target: Target, *, tiny: bool = False) -> tuple[str, str]:
+def decide_severity(bug: Bug, input_class: str, shared: bool, target: Target, *, tiny: bool = False) -> tuple[str, str]:
     """(severity, why it is not that of the input class, if so).
 
     `shared` says that eager PyTorch errs as much, `tiny` that only subnormal results are wrong, whatever the inputs.

@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from fuzz.campaign.store import FindingRecord
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
+from fuzz.model.grade import SEVERITIES
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.severity import SEVERITIES
 from fuzz.web.service import CampaignSummary, finite
 
 TEXT = r"^[^\x00-\x08\x0e-\x1f]*$"

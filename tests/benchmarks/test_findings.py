@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from benchmarks.findings import make_row
 from fuzz.model.entry import Entry
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
-from fuzz.model.severity import Grade, TypicalCase
 
 
 def test_a_row_tells_severity_inputs_pytorch_and_the_issue(entry: Entry) -> None:

@@ -15,7 +15,7 @@ from fuzz.cli.campaign import counts
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.search.statistics import RunStatistics

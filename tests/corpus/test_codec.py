@@ -15,12 +15,12 @@ from fuzz.escaping import is_storable
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.layout import Layout
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Patched, recipe
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.entry_text import format_entry
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small

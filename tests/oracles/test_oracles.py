@@ -245,7 +245,7 @@ OTHER_MEANINGS = {
     ("fuzz/corpus/codec/", "layout"),
     ("fuzz/coverage_report/", "layout"),
     ("fuzz/judge/", "layout"),
-    ("fuzz/model/severity.py", "layout"),
+    ("fuzz/model/grade.py", "layout"),
     ("fuzz/triage/", "layout"),
     ("fuzz/reference/", "layout"),
     ("fuzz/target/", "invariance"),

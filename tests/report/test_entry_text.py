@@ -9,10 +9,10 @@ import pytest
 from fuzz.model.case import Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.layout import Layout
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.entry_text import format_entry, headline
 
 

@@ -9,7 +9,7 @@ from bugs import make_bug
 
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.report.items import make_item, run_items
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions

@@ -7,8 +7,8 @@ from math import inf
 
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.rate import Rate
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.json import finding_json, run_json
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result

@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
 from fuzz.model.entry import Entry
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.report.items import ReportItem, make_item
 from fuzz.report.junit import junit
 from fuzz.target.spec import Target

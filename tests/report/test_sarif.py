@@ -10,7 +10,7 @@ import pytest
 from sarif_schema import check_sarif, physical_locations
 
 from fuzz.model.entry import Entry
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.report.items import ReportItem, make_item
 from fuzz.report.sarif import sarif
 from fuzz.target.spec import Target

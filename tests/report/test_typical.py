@@ -12,9 +12,9 @@ from commands import fuzz
 from fuzz import corpus
 from fuzz.model.case import Argument, Call
 from fuzz.model.entry import Entry
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.entry_text import typical_values_text
 
 

@@ -17,8 +17,8 @@ from fuzz import corpus
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.severity import Grade
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from fuzz.model.entry import Entry
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.oracle_specs import FAULT
 from fuzz.model.outcome import Raised
 from fuzz.model.rate import Rate
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.run import replay
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import WorkerConfig, fault_finding

@@ -9,7 +9,7 @@ from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 from fuzz.triage.bug import Sighting, group_for_report
 from fuzz.triage.triggers import Trigger
 

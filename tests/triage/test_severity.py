@@ -18,16 +18,16 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.grade import Grade
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
-from fuzz.model.severity import Grade
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.execution.examination import Examination
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.severity import GRADING, grade_bug, is_limit, rate_severity
+from fuzz.triage.severity import GRADING, decide_severity, grade_bug, is_limit
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 
@@ -203,8 +203,8 @@ def test_a_sign_of_the_least_case_is_not_excused_by_a_value_of_the_typical_one()
 )
 def test_promises_and_memory_are_at_least_medium(finding: Finding, promise: dict[str, Any], severity: str) -> None:
     bug = make_bug(case_of(), finding=finding)
-    assert rate_severity(bug, "extreme", False, made(**promise))[0] == severity
-    assert rate_severity(bug, "ordinary", severity == "medium", made(**promise))[0] in ("high", "medium")
+    assert decide_severity(bug, "extreme", False, made(**promise))[0] == severity
+    assert decide_severity(bug, "ordinary", severity == "medium", made(**promise))[0] in ("high", "medium")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_ordinary_inputs_whose_results_are_wrong_beyond_subnormals_are_high() ->
 
 def test_an_uncertified_value_is_at_most_medium() -> None:
     bug = make_bug(case_of(), finding=wrong())
-    assert rate_severity(bug, "ordinary", False, made()) == ("medium", "no exact value certifies it")
+    assert decide_severity(bug, "ordinary", False, made()) == ("medium", "no exact value certifies it")
 
 
 def test_offsets_of_more_than_32_bits_are_a_limit_unless_the_target_declares_such_sizes() -> None:

@@ -14,12 +14,12 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import Element, Finding
+from fuzz.model.grade import INPUT_CLASSES, SEVERITIES, Grade, TypicalCase
 from fuzz.model.layout import Layout
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, Patched, Recipe, Values
-from fuzz.model.severity import INPUT_CLASSES, SEVERITIES, Grade, TypicalCase
 
 ELEMENTS = 1 << 26
 """Stored elements of all tensors of the largest case that is read."""

@@ -10,9 +10,9 @@ from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
+from fuzz.model.grade import Grade
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, Patched, Values
-from fuzz.model.severity import Grade
 
 COMMENTED = 16
 """Bits whose decimal values are written in a comment."""

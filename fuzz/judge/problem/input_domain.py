@@ -18,9 +18,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size
 from fuzz.model.edit import map_tensors, with_launch
 from fuzz.model.finding import Finding
+from fuzz.model.grade import SEVERITIES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import Exact, Recipe, recipe
-from fuzz.model.severity import SEVERITIES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.search.engines.random import RandomEngine
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.legal import make_call_legal

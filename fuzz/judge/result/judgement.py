@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
+from fuzz.model.grade import Grade
 from fuzz.model.rate import Rate
-from fuzz.model.severity import Grade
 
 RIGHT, WRONG, CHEAT, UNDECIDED = "RIGHT", "WRONG", "CHEAT", "UNDECIDED"
 NOT_COMPARABLE, UNSUPPORTED = "NOT COMPARABLE", "UNSUPPORTED"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fuzz.model.finding import Finding
-from fuzz.model.severity import INPUT_CLASSES
+from fuzz.model.grade import INPUT_CLASSES
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug

@@ -14,8 +14,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fuzz.campaign.store import Coverage, FindingRecord, Heartbeat, Occurrence
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
+from fuzz.model.grade import SEVERITIES
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.severity import SEVERITIES
 from fuzz.report.entry_text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import Offset, TheCampaign, TheEntry, TheService

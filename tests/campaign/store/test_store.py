@@ -36,7 +36,7 @@ from fuzz.campaign.store.tables import metadata
 from fuzz.errors import RefusedWrite, StoreError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.model.severity import Grade
+from fuzz.model.grade import Grade
 
 FINDING = FindingRecord(
     "dx-sign-1", "corpus", "t/dx-sign-1.yaml", "t", "accuracy", "dx", "sign", "dx: wrong", "kernel", "open", "",

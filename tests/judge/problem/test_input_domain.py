@@ -22,9 +22,9 @@ from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Size
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Recipe, exact, recipe
-from fuzz.model.severity import Grade
 from fuzz.triage.bug import Bug, Example, Sighting
 
 PROBLEM = ProblemDescription(

@@ -16,10 +16,10 @@ from fuzz.campaign.store import Job
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
+from fuzz.model.grade import Grade, TypicalCase
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact
-from fuzz.model.severity import Grade, TypicalCase
 from fuzz.web.entry_plots.client import PlotResult
 from fuzz.web.pages.render import csp_hash, render_report
 from fuzz.web.pages.views import EntryView, ReportContent

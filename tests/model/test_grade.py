@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fuzz.errors import UsageError
-from fuzz.model.severity import SEVERITIES, check_severity, describe_eager, is_at_least
+from fuzz.model.grade import SEVERITIES, check_severity, describe_eager, is_at_least
 
 
 @pytest.mark.parametrize(
