@@ -94,7 +94,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def no_cross_checks() -> Iterator[None]:
     """Findings are not run again by Triton's interpreter, in a process of its own; test_cross_check.py tests that."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fuzz.run.findings.bug_grader.cross_check", lambda *_: {})
+        patch.setattr("fuzz.run.findings.bug_postprocessor.cross_check", lambda *_: {})
         yield
 
 

@@ -67,9 +67,9 @@ def run_host(
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
     from fuzz.campaign.hosts import worker_host
-    from fuzz.run.findings import bug_grader
+    from fuzz.run.findings import bug_postprocessor
 
-    bug_grader.cross_check = lambda *_: {}
+    bug_postprocessor.cross_check = lambda *_: {}
     worker_host.preload = fork_server
     sys.argv = [worker_host.__name__, str(number), *arguments]
     worker_host.main()

@@ -129,7 +129,7 @@ class Fuzzer:
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
-                findings.grader.defer = queue.defer
+                findings.postprocessor.defer = queue.defer
                 try:
                     queue.submit(findings.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())

@@ -16,7 +16,7 @@ def run(target: str, folder: Path, *more: str) -> tuple[int, dict[str, Any]]:
 
     The smallest values are sought among fewer: of the least case, only its dims are looked at.
     """
-    no_cross_checks = patch("fuzz.run.findings.bug_grader.cross_check", return_value={})
+    no_cross_checks = patch("fuzz.run.findings.bug_postprocessor.cross_check", return_value={})
     with no_cross_checks, patch.object(values, "MAX_ASSIGNMENTS", 100):
         done = fuzz("run", target, "--backend", "cpu", "--json", "--corpus", folder, *more)
     assert done.out, done.err

@@ -291,7 +291,7 @@ def test_it_is_the_backends_that_differ_where_they_do_so_in_the_unshrunk_case_to
     def answer(case: Case, *_: object) -> dict[str, str]:
         return {"interpreter": "disagrees" if case.key == small.key else unshrunk}
 
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", answer)
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.cross_check", answer)
     handler = make_handler(layernorm, tmp_path, with_cross_checks=True)
     bug = make_bug(large, "dx", triggers=())
     monkeypatch.setattr(handler.triage, "shrink", lambda bug, _: setattr(bug, "least", replace(bug.least, case=small)))
@@ -408,8 +408,8 @@ def test_a_bug_is_graded_before_other_backends_run_its_case(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", lambda *arguments: steps.append("grade"))
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", lambda *_: steps.append("cross-check") or {})
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", lambda *arguments: steps.append("grade"))
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.cross_check", lambda *_: steps.append("cross-check") or {})
     handler = make_handler(gelu, tmp_path, with_cross_checks=True, with_grades=True)
     bug = make_bug(case, "dx")
     handler.add_bug(bug, first_seen(bug))
@@ -424,11 +424,11 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry says until then what a later run has to go on with."""
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", graded)
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.cross_check", lambda *_: {"interpreter": "agrees"})
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", graded)
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.cross_check", lambda *_: {"interpreter": "agrees"})
     handler = make_handler(gelu, tmp_path, with_cross_checks=True, with_grades=True)
     tasks: list[Any] = []
-    handler.grader.defer = tasks.append
+    handler.postprocessor.defer = tasks.append
     bug = make_bug(case, "dx")
     assert handler.add_bug(bug, first_seen(bug)) and (bug.cut_off, bug.counts("medium")) == ("", True)
     seen = []
@@ -449,13 +449,13 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
     def out_of_time(bug: Bug, *_: object) -> None:
         raise OutOfTime
 
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", out_of_time)
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", out_of_time)
     first, bug = make_handler(gelu, tmp_path, with_grades=True), make_bug(case, "dx")
     first.add_bug(bug, first_seen(bug))
     (path,) = corpus.entry_files([tmp_path])
     assert bug.cut_off == corpus.read(path).provenance.cut_off == "grading"
 
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", graded)
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", graded)
     second = make_handler(gelu, tmp_path, with_grades=True)
     second.bugs += known_bugs(tmp_path, gelu, None)
     monkeypatch.setattr(second.triage, "confirm", lambda *_: bug if disagrees else None)
@@ -470,9 +470,9 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
 def test_a_bug_that_was_merged_meanwhile_is_not_graded(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fuzz.run.findings.bug_grader.grade_bug", None)
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", None)
     handler, bug, tasks = make_handler(gelu, tmp_path, with_grades=True), make_bug(case, "dx"), list[Any]()
-    handler.grader.defer = tasks.append
+    handler.postprocessor.defer = tasks.append
     handler.add_bug(bug, first_seen(bug))
     handler.bugs.clear()
     tasks.pop()()

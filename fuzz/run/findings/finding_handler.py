@@ -15,7 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT, find_oracle_spec
 from fuzz.run.findings.budgets import TriageBudgets
-from fuzz.run.findings.bug_grader import BugGrader
+from fuzz.run.findings.bug_postprocessor import BugPostprocessor
 from fuzz.run.findings.bug_saver import BugSaver
 from fuzz.run.findings.deduplicate import Attribution
 from fuzz.run.options import RunOptions
@@ -50,7 +50,7 @@ class FindingHandler:
     """Turns the disagreements of a run into bugs, one for each cause, and has each saved and graded.
 
     `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or counted by `cut_off`. The
-    fields after it are explained at BugSaver and BugGrader.
+    fields after it are explained at BugSaver and BugPostprocessor.
     """
 
     options: RunOptions
@@ -72,7 +72,7 @@ class FindingHandler:
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
-    grader: BugGrader = field(init=False)
+    postprocessor: BugPostprocessor = field(init=False)
 
     def __post_init__(self) -> None:
         self.attribution = Attribution(self.target, self.triage, self.bugs)
@@ -81,7 +81,7 @@ class FindingHandler:
             self.options, self.target, self.folder, self.worker_config.backend, self.versions, self.attribution,
             self.watcher, self.keep_smaller_duplicate, self.file_lock,
         )  # fmt: skip
-        self.grader = BugGrader(
+        self.postprocessor = BugPostprocessor(
             self.triage, self.saver, self.budgets, self.worker_config, self.with_cross_checks, self.with_grades
         )
 
@@ -136,7 +136,7 @@ class FindingHandler:
                 if bug.cut_off not in (GRADING, CROSS_CHECK):
                     self._shrink_on(bug, entry)
                 else:
-                    self.grader.resume(bug)
+                    self.postprocessor.resume(bug)
             self.budgets.spent += time.monotonic() - start
 
     def _shrink_on(self, bug: Bug, entry: Entry) -> None:
@@ -146,10 +146,10 @@ class FindingHandler:
             self.saver.join(bug, again, same)
         elif again is not None and improves(again, entry, self.target):
             bug.least, bug.triggers, bug.cut_off, bug.rate = again.least, None, again.cut_off, again.rate
-            self.grader.plan(bug)
+            self.postprocessor.plan(bug)
             self.saver.save_again(bug)
             self.watcher.on_shrunk(bug)
-            self.grader.start(bug)
+            self.postprocessor.start(bug)
 
     def _unexplained(self, seen: Disagreement) -> Disagreement | None:
         """What of a finding no known bug explains; the case is a hit of the first one that explains some of it."""
@@ -228,15 +228,15 @@ class FindingHandler:
                 return False
         with self.saver.locked(bug):
             saved = self.saver.add(bug, same)
-            starts = saved is not None and self.grader.plan(saved)
+            starts = saved is not None and self.postprocessor.plan(saved)
             if saved is not None:
                 self.saver.save(saved)
         if saved is not None:
             self.watcher.on_shrunk(saved)
         elif same is not None and not same.grade:
-            saved, starts = same, self.grader.plan(same)
+            saved, starts = same, self.postprocessor.plan(same)
         if saved is not None and starts:
-            self.grader.start(saved)
+            self.postprocessor.start(saved)
         return saved is bug
 
 

@@ -29,7 +29,7 @@ def run_now(task: Task) -> None:
 
 
 @dataclass
-class BugGrader:
+class BugPostprocessor:
     """Finishes saved bugs: each gets its severity, and what other backends say of its case.
 
     `defer` takes each step, and may run it later; the entry is replaced after each. Planted bugs count whatever their
