@@ -19,7 +19,7 @@ from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
 from fuzz.run.findings.deduplicate import known_bugs
 from fuzz.run.findings.finding_handler import FindingHandler
-from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Choose, TriageQueue, take_first
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
@@ -179,7 +179,7 @@ class Fuzzer:
         limit = self.options.time_limit
         if limit is None:
             return take_first
-        order = TriageOrder(self.target, deadline, GRADING_SHARE * limit)
+        order = TriagePriority(self.target, deadline, GRADING_SHARE * limit)
         order.know(known)
         return lambda *waiting: (take_first if deadline.has_passed else order.choose)(*waiting)
 

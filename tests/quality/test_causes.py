@@ -14,7 +14,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.oracles.examine import make_handler
 from fuzz.run.findings.finding_handler import FindingHandler
-from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
@@ -176,7 +176,7 @@ def test_a_segfault_a_hang_full_memory_and_a_raise_are_four_findings(tmp_path: P
 
 def test_a_rare_bug_behind_a_flood_of_another_is_filed_with_the_second_case(tmp_path: Path) -> None:
     handler, waiting = make_run("flood_and_rare", 2, tmp_path)
-    order = TriageOrder(handler.target)
+    order = TriagePriority(handler.target)
     rare = [one for one in waiting if any("z" in finding.outputs for finding in one.findings)]
     assert len(waiting) > 100 and len(rare) == 1 and waiting.index(rare[0]) > 10
     for _ in range(2):

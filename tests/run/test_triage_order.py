@@ -12,7 +12,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import recipe
-from fuzz.run.findings.triage_order import TriageOrder
+from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline
@@ -32,7 +32,7 @@ def suspects(case: Case, *findings: Finding) -> list[Suspect]:
     return [Suspect(index, case, (finding,), ()) for index, finding in enumerate(findings)]
 
 
-def triaged(order: TriageOrder, waiting: Sequence[Suspect]) -> list[int]:
+def triaged(order: TriagePriority, waiting: Sequence[Suspect]) -> list[int]:
     """The indices of all that waits, in the order in which it is triaged."""
     left, taken = list(waiting), []
     while left:
@@ -46,18 +46,18 @@ def triaged(order: TriageOrder, waiting: Sequence[Suspect]) -> list[int]:
 def test_a_rare_bug_is_triaged_second_after_a_flood_of_another(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     """However many findings of the first one came before it."""
     waiting = suspects(two_cases[0], *[FLOOD] * 155, RARE)
-    assert triaged(TriageOrder(layernorm), waiting) == [0, 155, *range(1, 155)]
+    assert triaged(TriagePriority(layernorm), waiting) == [0, 155, *range(1, 155)]
 
 
 def test_the_order_is_the_same_again(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     waiting = suspects(two_cases[0], FLOOD, RARE, wrong_value("dbias"), FLOOD, wrong_value("dx", "dweight"), RARE)
-    assert triaged(TriageOrder(layernorm), waiting) == triaged(TriageOrder(layernorm), waiting)
+    assert triaged(TriagePriority(layernorm), waiting) == triaged(TriagePriority(layernorm), waiting)
 
 
 def test_ordinary_inputs_come_before_extreme_ones(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     extreme, ordinary = (case_of(two_cases[0], name) for name in ("huge", "normal"))
     both = [Suspect(0, extreme, (FLOOD,), ()), Suspect(1, ordinary, (RARE,), ())]
-    assert triaged(TriageOrder(layernorm), both) == [1, 0]
+    assert triaged(TriagePriority(layernorm), both) == [1, 0]
 
 
 def test_of_findings_that_are_alike_another_class_of_inputs_comes_first(
@@ -65,27 +65,27 @@ def test_of_findings_that_are_alike_another_class_of_inputs_comes_first(
 ) -> None:
     extreme, ordinary = (case_of(two_cases[0], name) for name in ("huge", "normal"))
     waiting = [Suspect(index, ordinary if index else extreme, (FLOOD,), ()) for index in range(3)]
-    assert triaged(TriageOrder(layernorm), waiting) == [1, 0, 2]
+    assert triaged(TriagePriority(layernorm), waiting) == [1, 0, 2]
 
 
 def test_errors_without_the_pattern_that_is_usual_come_second(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     """Before other classes of inputs; and after one of them the usual ones have their turn."""
     odd = replace(RARE, unlike=("dweight", "offset"))
     waiting = suspects(two_cases[0], *[RARE] * 9, odd, RARE, odd)
-    assert triaged(TriageOrder(layernorm), waiting)[:4] == [0, 9, 1, 11]
+    assert triaged(TriagePriority(layernorm), waiting)[:4] == [0, 9, 1, 11]
 
 
 def test_a_task_waits_for_what_is_unlike_all_before_it_but_not_at_the_end(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
     waiting = suspects(two_cases[0], FLOOD, FLOOD, RARE)
-    order = TriageOrder(layernorm)
+    order = TriagePriority(layernorm)
     for expected in (0, 2):
         chosen = order.choose(waiting, True)
         assert chosen is not None and chosen.index == expected
         waiting.remove(chosen)
     assert order.choose(waiting, True) is None and order.choose(waiting, False) is waiting[0]
-    late = TriageOrder(layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0)
+    late = TriagePriority(layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0)
     assert late.choose(waiting, True) is None and late.choose([], True) is None
 
 
@@ -94,12 +94,12 @@ def test_the_rest_of_a_case_comes_after_what_is_unlike_all_before_it(
 ) -> None:
     waiting = suspects(two_cases[0], FLOOD, RARE)
     waiting[0] = replace(waiting[0], is_rest=True)
-    order = TriageOrder(layernorm)
+    order = TriagePriority(layernorm)
     assert triaged(order, waiting) == [1, 0] and order.choose(waiting[:1], True) is None
 
 
 def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:
-    order = TriageOrder(layernorm)
+    order = TriagePriority(layernorm)
     order.know([make_bug(two_cases[0], finding=FLOOD)])
     assert triaged(order, suspects(two_cases[0], FLOOD, RARE)) == [1, 0]
 
@@ -107,4 +107,4 @@ def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, 
 def test_a_case_is_as_rare_as_the_rarest_of_its_findings(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     waiting = suspects(two_cases[0], FLOOD, FLOOD)
     waiting.append(Suspect(2, two_cases[0], (FLOOD, RARE), ()))
-    assert triaged(TriageOrder(layernorm), waiting) == [0, 2, 1]
+    assert triaged(TriagePriority(layernorm), waiting) == [0, 2, 1]

@@ -22,7 +22,7 @@ Sign = tuple[object, ...]
 
 
 @dataclass
-class TriageOrder:
+class TriagePriority:
     """Counts the signs of what was triaged: oracle, class of symptom, outputs and source line of a finding.
 
     A case is like what was triaged as often as the rarest of its findings was. Of cases with findings that were triaged
