@@ -10,7 +10,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import exact
-from fuzz.triage.between import cases_between
+from fuzz.triage.intermediate_cases import intermediate_cases
 
 KIND = named_dtype("float32")
 
@@ -27,7 +27,7 @@ def numbers_of(case: Case) -> list[float]:
 
 
 def test_numbers_go_from_one_to_the_other_by_equal_factors() -> None:
-    between = cases_between(make_case(1.0, -(2.0**-8), 0.0), make_case(2.0**16, -(2.0**8), 0.0, option=1))
+    between = intermediate_cases(make_case(1.0, -(2.0**-8), 0.0), make_case(2.0**16, -(2.0**8), 0.0, option=1))
     for step, case in enumerate(between):
         assert numbers_of(case) == pytest.approx([2.0 ** (2 * step), -(2.0 ** (2 * step - 8)), 0.0])
         assert case.last.options == {"option": 1}
@@ -36,10 +36,10 @@ def test_numbers_go_from_one_to_the_other_by_equal_factors() -> None:
 
 @pytest.mark.parametrize("other", [make_case(-2.0), make_case(0.0), make_case(float("inf")), make_case(2.0, size=4)])
 def test_no_way_leads_over_zero_infinity_or_another_size(other: Case) -> None:
-    assert cases_between(make_case(2.0), other) == cases_between(other, make_case(2.0)) == ()
+    assert intermediate_cases(make_case(2.0), other) == intermediate_cases(other, make_case(2.0)) == ()
 
 
 def test_no_way_leads_from_or_to_several_calls() -> None:
     one = make_case(2.0)
     two = replace(one, calls=one.calls * 2)
-    assert cases_between(one, two) == cases_between(two, one) == ()
+    assert intermediate_cases(one, two) == intermediate_cases(two, one) == ()

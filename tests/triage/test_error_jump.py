@@ -12,7 +12,7 @@ from bugs import wrong_value
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.target.spec import Target
-from fuzz.triage.error_jump import ErrorJump
+from fuzz.triage.error_size import LargerError
 from fuzz.triage.triage import Triage
 from fuzz.worker.protocol import Report
 
@@ -52,5 +52,5 @@ def test_a_jump_of_the_error_is_found_and_a_slow_growth_is_none(
     triage = Shown(layernorm, worker, ())
     triage.error = error
     finding = replace(wrong_value("dx"), error=error(case), ratio=error(case))
-    found = ErrorJump(layernorm, triage, finding).find(case)
+    found = LargerError(layernorm, triage, finding).find(case)
     assert found == (least and pytest.approx(least))

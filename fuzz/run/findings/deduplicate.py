@@ -20,10 +20,10 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject, filing_order
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
-from fuzz.triage.between import cases_between
 from fuzz.triage.bug import NONFINITE, Bug, Example, Sighting
-from fuzz.triage.error_jump import JUMP, ErrorJump
 from fuzz.triage.error_patterns import PatternCounts
+from fuzz.triage.error_size import JUMP, LargerError
+from fuzz.triage.intermediate_cases import intermediate_cases
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, departures
@@ -145,7 +145,7 @@ class Attribution:
         if finding.error <= JUMP * before:
             return 0.0
         self.errors[id(bug)] = finding.error
-        return ErrorJump(self.target, self.triage, finding).find(case) or 0.0
+        return LargerError(self.target, self.triage, finding).find(case) or 0.0
 
     def _needs_departure(self, bug: Bug, case: Case, finding: Finding) -> bool:
         """Whether a case agrees once all is at its default, as no case of a bug does that needs no departure.
@@ -283,7 +283,7 @@ class Attribution:
             for one in bug.triggers or ()
             if one.is_of_values and one.name in names and self._is_explained(other, bug, [one])
         ]
-        between = cases_between(old.case, new.case) if edits else ()
+        between = intermediate_cases(old.case, new.case) if edits else ()
         shown = (self.triage.shown_subjects(case, old.sought, old.rate) for case in between)
         if not between or not all(found and subjects <= found for found in shown):
             return False

@@ -22,7 +22,7 @@ JUMP = 4.0
 
 
 @dataclass(frozen=True)
-class ErrorJump:
+class LargerError:
     """Looks for an edit of cases with a finding that lowers its error by the factor JUMP or more."""
 
     target: Target
@@ -33,7 +33,7 @@ class ErrorJump:
         """An error between those with and without the edit; None where there is no such edit."""
         for trigger in departures(case, self.target):
             plainer = self._measure(trigger.edit(case))
-            if plainer and is_jump(plainer, self.finding):
+            if plainer and is_far_larger(plainer, self.finding):
                 return middle(plainer, self.finding)
         found = (self._find_size(case, dim) for dim in self.target.sizes)
         return next((error for error in found if error is not None), None)
@@ -42,14 +42,14 @@ class ErrorJump:
         """The same for one step of a size, by halving the range in which the error jumps."""
         low, high = dim.clamp(dim.low), case.last.dims[dim.name]
         small, large = self._measure(with_size(self.target, dim.name, (low,), case)), self.finding
-        while small and is_jump(small, large) and high > SMALL_SIZES:
+        while small and is_far_larger(small, large) and high > SMALL_SIZES:
             size = dim.clamp((low + high) // 2)
             if not low < size < high:
                 return middle(small, large)
             between = self._measure(with_size(self.target, dim.name, (size,), case))
-            if between and is_jump(between, large):
+            if between and is_far_larger(between, large):
                 low, small = size, between
-            elif between and is_jump(small, between):
+            elif between and is_far_larger(small, between):
                 high, large = size, between
             else:
                 break
@@ -64,7 +64,7 @@ class ErrorJump:
         return shown or replace(self.finding, error=0.0, ratio=0.0)
 
 
-def is_jump(smaller: Finding, larger: Finding) -> bool:
+def is_far_larger(smaller: Finding, larger: Finding) -> bool:
     """Whether one error is larger by the factor JUMP, in itself and measured by what is allowed."""
     return larger.error > JUMP * smaller.error and larger.ratio >= JUMP * smaller.ratio
 

@@ -15,7 +15,7 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import exact
 from fuzz.triage.triggers import MAX_EDITED
 
-__all__ = ["cases_between"]
+__all__ = ["intermediate_cases"]
 
 STEPS: Final = 8
 """Parts into which the way from one case to the other is divided."""
@@ -25,7 +25,7 @@ class _Apart(Exception):
     """No way leads from one case to the other by changing magnitudes."""
 
 
-def cases_between(one: Case, other: Case) -> tuple[Case, ...]:
+def intermediate_cases(one: Case, other: Case) -> tuple[Case, ...]:
     """Cases whose numbers go from those of one case to those of another by equal factors; all else as in the other.
 
     None where the two have other arguments, sizes, dtypes, indices, zeros or signs.
