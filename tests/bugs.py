@@ -6,7 +6,7 @@ from typing import Any
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 
 
 def wrong_value(*outputs: str) -> Finding:
@@ -18,4 +18,4 @@ def make_bug(
 ) -> Bug:
     """A bug whose least case is the one that it was first seen in; without a finding, wrong values in the outputs."""
     shown = finding or wrong_value(*outputs)
-    return Bug(Example(case, shown, also), Sighting(case, shown.symptom), **more)
+    return Bug(Example(case, shown, also), Origin(case, shown.symptom), **more)

@@ -50,7 +50,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Origin:
     """The unshrunk case that first showed a bug, its symptom, its index in the run, and seconds since the start."""
 
     case: Case
@@ -75,7 +75,7 @@ class Bug:
     """
 
     least: Example
-    origin: Sighting
+    origin: Origin
     rate: Rate = Rate()
     hits: int = 1
     last_hit: int = -1

@@ -19,7 +19,7 @@ from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, LAYOUT, MUTATION,
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
@@ -145,15 +145,15 @@ class Triage:
         if rate.disagreements:
             counted = None if rate.certain or len(case.calls) > 1 else find_call(case, finding, self)
             if counted is None:
-                return Bug(Example(case, finding), Sighting(case, finding.symptom), rate)
-            origin = Sighting(case, finding.symptom)
+                return Bug(Example(case, finding), Origin(case, finding.symptom), rate)
+            origin = Origin(case, finding.symptom)
             return Bug(Example(*counted), origin, stateful=True, single_call=(finding, rate))
         for before in self._prefixes(history):
             calls = tuple(call for earlier in before for call in earlier.calls)
             longer = replace(case, calls=calls + case.calls, split=None)
             reproduced = self.reproduce(longer, finding, clean=True)
             if reproduced:
-                return Bug(Example(longer, reproduced), Sighting(case, reproduced.symptom), stateful=True)
+                return Bug(Example(longer, reproduced), Origin(case, reproduced.symptom), stateful=True)
         return None
 
     def measure_rate(self, case: Case, finding: Finding) -> Rate:

@@ -23,7 +23,7 @@ from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 from fuzz.triage.triage import Triage
 from fuzz.worker.protocol import WorkerConfig
 
@@ -176,7 +176,7 @@ def appealing(bug: Bug, least: str, first: str, monkeypatch: pytest.MonkeyPatch)
 def recorded(cases: tuple[Case, Case]) -> Bug:
     least, first = cases
     finding = Finding("accuracy", ("dx",), "value", "wrong")
-    return Bug(Example(least, finding), Sighting(first, "value"))
+    return Bug(Example(least, finding), Origin(first, "value"))
 
 
 @pytest.mark.parametrize("first", ["kernel", "reference", "unadjudicated"])

@@ -13,12 +13,12 @@ from fuzz.report.json import finding_json, run_json
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.search.statistics import RunStatistics
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 
 
 def test_a_findings_json_tells_the_shrunk_case(case: Case, entry: Entry) -> None:
     assert entry.finding
-    bug = Bug(Example(case, entry.finding), Sighting(case, "sign", 5, 1.5), hits=7, path="p.yaml")
+    bug = Bug(Example(case, entry.finding), Origin(case, "sign", 5, 1.5), hits=7, path="p.yaml")
     value = finding_json(bug)
     assert (value["dims"], value["elements"], value["calls"], value["hits"], value["first_case"]) == (
         {"N": 2},
@@ -33,7 +33,7 @@ def test_a_findings_json_tells_the_shrunk_case(case: Case, entry: Entry) -> None
 def test_a_runs_json_says_what_was_cut_off_and_orders_findings_by_their_first_case(case: Case, entry: Entry) -> None:
     assert entry.finding
     example = Example(case, entry.finding)
-    bugs = [Bug(example, Sighting(case, "sign", index), cut_off=step) for index, step in ((9, ""), (4, "shrinking"))]
+    bugs = [Bug(example, Origin(case, "sign", index), cut_off=step) for index, step in ((9, ""), (4, "shrinking"))]
     options = RunOptions("gelu_bw", seconds=1.0)
     value = run_json(Result(options, "cpu", RunStatistics(), bugs, 1.0, calls_cut_off=2, disagreements_cut_off=3))
     assert value["cut_off"] == {"calls": 2, "disagreements": 3}
@@ -48,7 +48,7 @@ def test_where_the_time_went_is_told_where_it_is_asked_for() -> None:
 
 def test_a_findings_severity_stands_with_its_typical_case(case: Case, entry: Entry) -> None:
     assert entry.finding
-    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"))
+    bug = Bug(Example(case, entry.finding), Origin(case, "sign"))
     missing = {"severity": None, "input_class": None, "typical": None}
     assert {key: finding_json(bug)[key] for key in missing} == missing
     for ratio, told in ((1.25, 1.25), (inf, None), (None, None)):
@@ -61,7 +61,7 @@ def test_a_findings_severity_stands_with_its_typical_case(case: Case, entry: Ent
 def test_a_finding_that_possibly_has_the_cause_of_another_names_it(case: Case, entry: Entry) -> None:
     assert entry.finding
     nan = replace(entry.finding, symptom="nonfinite")
-    bugs = [Bug(Example(case, finding), Sighting(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
+    bugs = [Bug(Example(case, finding), Origin(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
     value = run_json(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), bugs, 1.0))
     first, second = value["findings"]
     assert first["possibly_same_cause_as"] is None and second["possibly_same_cause_as"] == first["id"]

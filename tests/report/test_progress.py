@@ -18,7 +18,7 @@ from fuzz.run.result import Result
 from fuzz.search.invalid_inputs import InvalidInput
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 from fuzz.worker.protocol import Harm, Report
 
 
@@ -87,7 +87,7 @@ def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
 
 def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
     assert entry.finding
-    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="shrinking")
+    bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="shrinking")
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, calls_cut_off=1)
     assert cut_off_parts(result) == [
         "still running at the end, and stopped: 1 calls",
@@ -106,7 +106,7 @@ def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> N
 
 def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, entry: Entry) -> None:
     assert entry.finding
-    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="grading")
+    bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="grading")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
     assert told.startswith("not yet graded: 1 findings, which count as medium")
 
@@ -114,7 +114,7 @@ def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, ent
 def test_findings_of_possibly_one_cause_stand_beneath_the_first_of_them(case: Case, entry: Entry) -> None:
     assert entry.finding
     nan = replace(entry.finding, symptom="nonfinite")
-    bugs = [Bug(Example(case, finding), Sighting(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
+    bugs = [Bug(Example(case, finding), Origin(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
     progress, text = watched()
     progress.console.print(summary(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), bugs, 1.0)))
     first, second = text.getvalue().splitlines()[-2:]

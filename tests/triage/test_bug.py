@@ -10,7 +10,7 @@ from bugs import make_bug, wrong_value
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
-from fuzz.triage.bug import Sighting, group_for_report
+from fuzz.triage.bug import Origin, group_for_report
 from fuzz.triage.triggers import Trigger
 
 RAISED = Finding("fault", ("launcher",), "raised", "raised ValueError")
@@ -70,7 +70,7 @@ def test_what_is_said_of_nan_is_not_said_of_a_case_that_has_none(
     two_cases: tuple[Case, Case], initial: str, shrunk: str, both: bool
 ) -> None:
     bug = make_bug(two_cases[1], "dx", finding=replace(wrong_value("dx"), symptom=shrunk))
-    bug.origin = Sighting(two_cases[0], initial)
+    bug.origin = Origin(two_cases[0], initial)
     assert bug.diagnosis_cases == ((two_cases[0], bug.case) if both else (bug.case,))
 
 

@@ -20,7 +20,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject, filing_order
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
-from fuzz.triage.bug import NONFINITE, Bug, Example, Sighting
+from fuzz.triage.bug import NONFINITE, Bug, Example, Origin
 from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.error_size import JUMP, LargerError
 from fuzz.triage.intermediate_cases import intermediate_cases
@@ -358,7 +358,7 @@ def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
         cross_checks=entry.provenance.cross_checks,
         only_on_cpu=finding.only_on_cpu,
     )
-    bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)
+    bug = Bug(least, Origin(entry.case, ""), hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"
     bug.cut_off, bug.grade = entry.provenance.cut_off, entry.grade
     bug.first_case = entry.provenance.seed, entry.provenance.first_case

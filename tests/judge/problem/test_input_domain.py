@@ -25,7 +25,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Recipe, exact, recipe
-from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.bug import Bug, Example, Origin
 
 PROBLEM = ProblemDescription(
     "p", (Size("N", 1, 4096), Size("C", 4, 64, 4)), {"N": 8, "C": 8}, {"N": 8, "C": 8},
@@ -65,7 +65,7 @@ def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, sev
     x = case.last.arguments["x"]
     if values != "uniform":
         case = case.with_call(0, case.last.with_argument("x", replace(x, values=recipe(values, 7))))
-    bug = Bug(Example(case, ACCURACY), Sighting(case, "value"))
+    bug = Bug(Example(case, ACCURACY), Origin(case, "value"))
     grade = grade_by_origin(bug, case, target, plans)
     assert grade.severity == severity and plans.name_class(grade) == (
         DECLARED if values == "uniform" else grade.input_class
