@@ -12,7 +12,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import OracleSpec
 from fuzz.oracles.comparison.bits import Outputs, differing_rows
-from fuzz.oracles.comparison.bounds import drifting_places
+from fuzz.oracles.comparison.error_bounds import drifting_places
 from fuzz.oracles.execution.examination import Examination, stacked_outputs
 from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck

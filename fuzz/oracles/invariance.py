@@ -26,7 +26,7 @@ from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
-from fuzz.oracles.comparison.bounds import output_bounds
+from fuzz.oracles.comparison.error_bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, stacked_values
 from fuzz.oracles.execution.rerun import Rerun, words_of
 from fuzz.oracles.layout import make_contiguous, promises_bits

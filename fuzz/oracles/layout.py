@@ -14,7 +14,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Pairs, compare_bits, compare_values
-from fuzz.oracles.comparison.bounds import output_bounds
+from fuzz.oracles.comparison.error_bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.execution.rerun import Rerun, pair_outputs, same_bound
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs

@@ -17,7 +17,7 @@ from fuzz.model.case import Case, LaunchOptions
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Pairs, compare_values
-from fuzz.oracles.comparison.bounds import output_bounds
+from fuzz.oracles.comparison.error_bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.execution.rerun import Rerun, pair_outputs, same_bound
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs

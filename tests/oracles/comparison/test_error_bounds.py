@@ -8,7 +8,7 @@ import torch
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.oracles.comparison import expected
-from fuzz.oracles.comparison.bounds import drifting_places, output_bounds
+from fuzz.oracles.comparison.error_bounds import drifting_places, output_bounds
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
