@@ -43,9 +43,9 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     if finding.symptom == "bits":
         return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
     expected = evaluate_reference(exam, index, LAST)
-    shift = adjudicate_together(exam, finding, expected, seconds)
-    if shift is not None:
-        return shift
+    together = adjudicate_together(exam, finding, expected, seconds)
+    if together is not None:
+        return together
     rows = find_rows(exam, index, finding)
     verdict = None if rows is None else adjudicate_rows(exam, finding, expected, rows, seconds)
     if verdict is not None:

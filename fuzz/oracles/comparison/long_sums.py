@@ -1,6 +1,6 @@
 """Finds wrong outputs in cases where walks of long sums explain each error alone.
 
-Either the errors have one sign in all rows (shift.py), or those of a row do not move together (row_errors.py).
+Either the errors have one sign in all rows (bias.py), or those of a row do not move together (row_errors.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 
 from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.oracles.comparison.bias import Bias, find_bias, may_be_biased, relative_errors
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import SYMPTOMS, ElementComparison, compare_elements, error_bounds
 from fuzz.oracles.comparison.expected import (
@@ -25,7 +26,6 @@ from fuzz.oracles.comparison.expected import (
     evaluate_without_walks,
 )
 from fuzz.oracles.comparison.row_errors import Row, RowErrors, find_uneven_row, may_be_uneven
-from fuzz.oracles.comparison.shift import Shift, find_shift, may_be_shifted, relative_errors
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import Expected, MemberErrors, Precision
 
@@ -36,7 +36,7 @@ __all__ = ["WrongOutput", "find_wrong_together", "may_be_wrong_together"]
 class WrongOutput:
     """An output whose elements are wrong together: how, what is expected, with bounds that hold no walks, and where."""
 
-    how: Shift | Row
+    how: Bias | Row
     expected: Expected
     compared: ElementComparison
 
@@ -63,7 +63,7 @@ def may_be_wrong_together(
 ) -> bool:
     """Whether elements of some output may be; `compared` are with bounds of few members that hold no walks."""
     return any(
-        may_be_shifted(relative_errors(outputs[name], one, compared[name]), one.value)
+        may_be_biased(relative_errors(outputs[name], one, compared[name]), one.value)
         or may_be_uneven(outputs[name], compared[name].symptom)
         for name, one in expected.items()
     )
@@ -108,8 +108,8 @@ def find_by_stage(
     for name, one in expected.items():
         errors, bound = relative_errors(outputs[name], one, compared[name]), compared[name].bound
         walks = torch.where(torch.isfinite(bound), orders[name].to(bound.device) / bound, 0.0)
-        if may_be_shifted(errors, one.value) and (shift := find_shift(errors, walks, one.value)):
-            found[name] = WrongOutput(shift, one, compared[name])
+        if may_be_biased(errors, one.value) and (bias := find_bias(errors, walks, one.value)):
+            found[name] = WrongOutput(bias, one, compared[name])
         elif may_be_uneven(outputs[name], compared[name].symptom):
             members = evaluate_member_errors(exam, index, stage) if members is None else members
             if members and (

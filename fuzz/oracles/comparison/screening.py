@@ -8,6 +8,7 @@ import torch
 
 from fuzz.model.outcome import Returned
 from fuzz.oracles.comparison.batch_rows import select_expected
+from fuzz.oracles.comparison.bias import relative_errors, rows_that_may_be_biased
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import (
@@ -19,7 +20,6 @@ from fuzz.oracles.comparison.expected import (
 )
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.comparison.row_errors import rows_that_may_be_uneven
-from fuzz.oracles.comparison.shift import relative_errors, rows_that_may_be_shifted
 from fuzz.oracles.execution.examination import Examination, ScreenedReference, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence
 
@@ -94,7 +94,7 @@ def rows_that_may_be_wrong(
     found = torch.zeros(len(rows), dtype=torch.bool)
     for name, one in expected.items():
         errors = relative_errors(outputs[name], one, compared[name])[rows]
-        found |= rows_that_may_be_shifted(errors, one.value[rows]).cpu()
+        found |= rows_that_may_be_biased(errors, one.value[rows]).cpu()
         found |= rows_that_may_be_uneven(outputs[name][rows], compared[name].symptom[rows]).cpu()
     return [int(place) for place in found.nonzero().flatten()]
 

@@ -16,10 +16,10 @@ import torch
 from fuzz.oracles.comparison.elements import ElementComparison
 from fuzz.reference.envelope import SAFETY, Expected
 
-__all__ = ["GROUPS", "Shift", "find_shift", "may_be_shifted", "relative_errors", "rows_that_may_be_shifted"]
+__all__ = ["GROUPS", "Bias", "find_bias", "may_be_biased", "relative_errors", "rows_that_may_be_biased"]
 
 ALARM = 1e-12
-"""The probability with which the walks of a right kernel may be taken for a shift."""
+"""The probability with which the walks of a right kernel may be taken for a bias."""
 DEVIATIONS = math.sqrt(2 * math.log(2 / ALARM))
 """A sum of independent, symmetric errors is beyond so many deviations with that probability at most (Hoeffding)."""
 GOLDEN = -7046029254386353131
@@ -29,7 +29,7 @@ GROUPS = 32
 
 
 @dataclass(frozen=True)
-class Shift:
+class Bias:
     """The mean of error over bound of an output, and how far from 0 walks may bring it. `elements` are those counted.
 
     With `by_size` errors count as positive where the output is too large in size, else where it is too large.
@@ -57,12 +57,12 @@ def orient(value: torch.Tensor) -> Iterator[torch.Tensor]:
     yield torch.ones_like(value)
 
 
-def may_be_shifted(errors: torch.Tensor, value: torch.Tensor) -> bool:
+def may_be_biased(errors: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether errors are on the average more than the bound that short sums have: only then walks may be the reason."""
-    return bool(rows_that_may_be_shifted(errors[None], value[None]))
+    return bool(rows_that_may_be_biased(errors[None], value[None]))
 
 
-def rows_that_may_be_shifted(errors: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def rows_that_may_be_biased(errors: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """The same for each of stacked replicas, (rows, *shape): bool (rows)."""
     rows = len(errors)
     if errors.numel() < GROUPS * rows or not value.is_floating_point():
@@ -71,15 +71,15 @@ def rows_that_may_be_shifted(errors: torch.Tensor, value: torch.Tensor) -> torch
     return (signed.flatten(2).mean(2).abs() > 1).any(0)
 
 
-def find_shift(errors: torch.Tensor, orders: torch.Tensor, value: torch.Tensor) -> Shift | None:
-    """The shift of an output that walks do not explain.
+def find_bias(errors: torch.Tensor, orders: torch.Tensor, value: torch.Tensor) -> Bias | None:
+    """The bias of an output that walks do not explain.
 
     `errors` are `relative_errors`, `orders` what each order of every sum makes them, (orders, *shape).
     """
     for number, signs in enumerate(orient(value.nan_to_num(0.0, 0.0, 0.0))):
         mean, limit = float((errors * signs).mean()), walk_limit(orders * signs, errors * signs)
         if abs(mean) > limit:
-            return Shift(mean, limit, errors.numel(), number == 0)
+            return Bias(mean, limit, errors.numel(), number == 0)
     return None
 
 

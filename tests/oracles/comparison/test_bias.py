@@ -17,9 +17,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.bias import Bias, find_bias, may_be_biased, relative_errors, walk_limit
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.comparison.shift import Shift, find_shift, may_be_shifted, relative_errors, walk_limit
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import evaluate, evaluate_orders, make_precision
 
@@ -33,16 +33,16 @@ def rows(count: int, columns: int, seed: int = 0) -> Array:
     return (np.random.default_rng(seed).random((count, columns)) + 0.5).astype(F)
 
 
-def judge(reference: Callable[[torch.Tensor], torch.Tensor], out: Array, x: Array) -> Shift | None:
-    """The shift of an output, by bounds that hold no walks."""
+def judge(reference: Callable[[torch.Tensor], torch.Tensor], out: Array, x: Array) -> Bias | None:
+    """The bias of an output, by bounds that hold no walks."""
     y = lambda x: {"y": reference(x)}  # noqa: E731
     inputs, got = {"x": torch.from_numpy(x)}, torch.from_numpy(np.asarray(out, F))
     expected = evaluate(y, inputs, CPU, members=80, uncertainty=False, walks=False)["y"]
     compared = compare_elements(got, expected, CPU)
     errors = relative_errors(got, expected, compared)
-    if not may_be_shifted(errors, expected.value):
+    if not may_be_biased(errors, expected.value):
         return None
-    return find_shift(errors, evaluate_orders(y, inputs, CPU)["y"] / compared.bound, expected.value)
+    return find_bias(errors, evaluate_orders(y, inputs, CPU)["y"] / compared.bound, expected.value)
 
 
 def in_sequence(x: Array) -> Array:
@@ -121,14 +121,14 @@ def test_an_error_of_one_group_is_no_shift_of_all() -> None:
     walks = torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     one = torch.zeros(64, dtype=torch.float64)
     one[3] = 64e6
-    assert find_shift(one, walks, torch.ones_like(one)) is None
-    assert find_shift(torch.full_like(one, 1e6), walks, torch.ones_like(one)) is not None
+    assert find_bias(one, walks, torch.ones_like(one)) is None
+    assert find_bias(torch.full_like(one, 1e6), walks, torch.ones_like(one)) is not None
 
 
 def test_few_elements_integers_and_outputs_without_bounds_are_not_asked() -> None:
     ones = torch.ones(64, dtype=torch.float64)
-    assert may_be_shifted(2 * ones, ones) and not may_be_shifted(0.9 * ones, ones)
-    assert not may_be_shifted(2 * ones[:8], ones[:8]) and not may_be_shifted(2 * ones, ones.long())
+    assert may_be_biased(2 * ones, ones) and not may_be_biased(0.9 * ones, ones)
+    assert not may_be_biased(2 * ones[:8], ones[:8]) and not may_be_biased(2 * ones, ones.long())
 
 
 def examine_sums(factor: float) -> list[Examination]:
@@ -165,7 +165,7 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
 
 def test_of_replicas_whose_errors_may_have_one_sign_two_are_examined_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     every = lambda errors, value: torch.ones(len(errors), dtype=torch.bool)  # noqa: E731
-    monkeypatch.setattr("fuzz.oracles.comparison.screening.rows_that_may_be_shifted", every)
+    monkeypatch.setattr("fuzz.oracles.comparison.screening.rows_that_may_be_biased", every)
     replicas = examine_sums(1.0)
     screen(replicas)
     assert [one.cleared for one in replicas] == [False, False, True]
