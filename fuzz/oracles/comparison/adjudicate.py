@@ -14,9 +14,9 @@ from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles.comparison.batch_rows import find_rows, outputs_of_rows, select_expected, select_rows
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
-from fuzz.oracles.comparison.certify import adjudicate_by_intervals
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs, whole_reference
+from fuzz.oracles.comparison.interval_adjudication import adjudicate_by_intervals
 from fuzz.oracles.comparison.long_sums import find_wrong_together
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
 from fuzz.oracles.execution.examination import Examination
