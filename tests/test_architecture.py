@@ -39,7 +39,7 @@ TENSORS = (
     "fuzz.judge.formats.", "fuzz.judge.processes.attributes", "fuzz.judge.processes.describe",
     "fuzz.judge.processes.device", "fuzz.judge.processes.launch_log",
     "fuzz.judge.processes.problem_worker", "fuzz.judge.processes.promotion", "fuzz.judge.processes.sandbox",
-    "fuzz.judge.processes.scale", "fuzz.judge.processes.script_worker", "fuzz.judge.processes.solution_worker",
+    "fuzz.judge.processes.scale_down", "fuzz.judge.processes.script_worker", "fuzz.judge.processes.solution_worker",
     "fuzz.judge.processes.tf32",
     "fuzz.judge.ops.registrations", "fuzz.judge.ops.samples", "fuzz.judge.ops.schemas",
 )  # fmt: skip

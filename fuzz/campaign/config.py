@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from fuzz.backends import BACKENDS
-from fuzz.corpus.codec import strict
+from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.escaping import is_storable, printable
 from fuzz.files import read_file
@@ -117,9 +117,9 @@ class CampaignConfig(Strict):
 def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
     with os_errors_as(UsageError, f"cannot read {path}"):
-        data = read_file(path, strict.LARGEST_FILE + 1)
+        data = read_file(path, strict_yaml.LARGEST_FILE + 1)
     try:
-        values = strict.parse(strict.decode(data), strict.TypedLoader)
+        values = strict_yaml.parse(strict_yaml.decode(data), strict_yaml.TypedLoader)
     except CorpusError as error:
         raise UsageError(f"{path}: {error}") from None
     if not isinstance(values, dict):

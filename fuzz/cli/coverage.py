@@ -11,8 +11,8 @@ import typer
 
 from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import FindingsFolder, Json, Targets
+from fuzz.coverage_report.file_coverage import format_files, sum_files
 from fuzz.coverage_report.report import CoverageReport, format_line, format_report
-from fuzz.coverage_report.together import format_files, sum_files
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.options import RunOptions

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
 from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, rebuild
-from fuzz.corpus.codec import strict
+from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web import models
 from fuzz.web.campaign_processes import ConflictError
@@ -188,7 +188,7 @@ def entries(service: TheService, target: Text = "") -> list[models.EntryOut]:
 def entry(entry: TheEntry) -> PlainTextResponse:
     """An entry's text."""
     try:
-        return PlainTextResponse(strict.decode(corpus.read_bytes(entry.path)))
+        return PlainTextResponse(strict_yaml.decode(corpus.read_bytes(entry.path)))
     except CorpusError as error:
         raise HTTPException(404, f"the entry cannot be read: {one_line(error)}") from None
 

@@ -20,7 +20,7 @@ from typing import IO
 from fuzz.campaign.config import load_config
 from fuzz.campaign.store import Campaign
 from fuzz.campaign.store.schema import display_url, parse_url
-from fuzz.corpus.codec import strict
+from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import FuzzError, UsageError, one_line
 from fuzz.escaping import printable
 from fuzz.files import read_file
@@ -75,7 +75,7 @@ class ConfigFile:
 @lru_cache(maxsize=1024)
 def read_config_file(path: Path, store: str, changed: int, size: int) -> ConfigFile:
     """The content of a file that was changed then, and what is wrong with it: another store would not be seen here."""
-    text = read_file(path, strict.LARGEST_FILE).decode("utf-8")
+    text = read_file(path, strict_yaml.LARGEST_FILE).decode("utf-8")
     comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
     config = ConfigFile(printable(path.stem), path, text, next(comments, ""))
     try:

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.launcher_allocations import OperationObserver
 from fuzz.judge.ops.samples import CallRecorder
-from fuzz.judge.processes.scale import ElementCounter
+from fuzz.judge.processes.scale_down import ElementCounter
 from fuzz.judge.processes.solution_worker import OperationLog
 from fuzz.reference.dispatch import RuleMode
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fuzz.coverage_report.blockers import Blocker
+from fuzz.coverage_report.file_coverage import format_files, sum_files
 from fuzz.coverage_report.report import CoverageReport, Ran, read_report
-from fuzz.coverage_report.together import format_files, sum_files
 
 BLOCKER = Blocker("branch", "k.py", 7, "f: `x` is never true", "a case", reason="later", elsewhere=(9, 12))
 REPORT = CoverageReport("softmax", 40, 3, 0, Ran(8, 9), Ran(3, 6), Ran(1, 2), (BLOCKER,))

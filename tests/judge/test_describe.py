@@ -12,7 +12,7 @@ from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem.description import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
 from fuzz.judge.processes.describe import PROBE_ELEMENTS, classify, classify_argument, describe, expression
 from fuzz.judge.processes.requests import FLOPS
-from fuzz.judge.processes.scale import count_flops, run_eagerly, scale_down
+from fuzz.judge.processes.scale_down import count_flops, run_eagerly, scale_down
 from fuzz.model.dims import resolve
 from tests.judge.problems import FILTERS, GROUPS, LABELS, LINEAR, RELU, write
 

@@ -6,7 +6,7 @@ executes anything, and is capped in size before it starts.
 """
 
 from fuzz.corpus.codec.reader import loads
-from fuzz.corpus.codec.strict import FORMAT, LARGEST_FILE
+from fuzz.corpus.codec.strict_yaml import FORMAT, LARGEST_FILE
 from fuzz.corpus.codec.writer import dumps
 
 __all__ = ["FORMAT", "LARGEST_FILE", "dumps", "loads"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fuzz.corpus.codec.strict import fields_of, mapping, name, natural, sequence, shorten, text, texts
+from fuzz.corpus.codec.strict_yaml import fields_of, mapping, name, natural, sequence, shorten, text, texts
 from fuzz.errors import CorpusError, FuzzError
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
 from fuzz.model.dims import resolve

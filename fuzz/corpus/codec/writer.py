@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fuzz.corpus.codec.strict import FORMAT, GRADED_FORMAT, UNKNOWN
+from fuzz.corpus.codec.strict_yaml import FORMAT, GRADED_FORMAT, UNKNOWN
 from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype

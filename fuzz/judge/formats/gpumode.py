@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fuzz.corpus.codec.strict import LARGEST_FILE, TypedLoader, decode, parse
+from fuzz.corpus.codec.strict_yaml import LARGEST_FILE, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots

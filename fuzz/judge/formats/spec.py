@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz.corpus.codec.strict import LARGEST_FILE, TypedLoader, decode, parse
+from fuzz.corpus.codec.strict_yaml import LARGEST_FILE, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.problem.description import Variant

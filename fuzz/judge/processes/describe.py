@@ -15,7 +15,7 @@ from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.judge.formats.base import Problem
 from fuzz.judge.problem.description import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
 from fuzz.judge.processes.requests import FLOPS
-from fuzz.judge.processes.scale import (
+from fuzz.judge.processes.scale_down import (
     SMALL,
     Dims,
     Shapes,

@@ -40,7 +40,7 @@ from fuzz.judge.processes.requests import (
     RunProblem,
     TensorWords,
 )
-from fuzz.judge.processes.scale import Work, measure_work
+from fuzz.judge.processes.scale_down import Work, measure_work
 from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding, Verdict
