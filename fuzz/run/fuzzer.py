@@ -17,7 +17,7 @@ from fuzz.model.case import Case
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
-from fuzz.run.findings.deduplicate import known_bugs
+from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Choose, TriageQueue, take_first
@@ -110,7 +110,7 @@ class Fuzzer:
         Raises TargetError where every case was rejected, and UsageError where the time ended before
         one had run, or the machine lacked what each of them needs, unless `allow_all_rejected`.
         """
-        known = known_bugs(self.folder, self.target, self.options.planted)
+        known = read_known_bugs(self.folder, self.target, self.options.planted)
         start, interrupted = time.monotonic(), False
         deadline = self.deadline or Deadline.after(self.options.time_limit, self.process_start)
         self.watcher.on_start(self.options, self.target, self.backend)

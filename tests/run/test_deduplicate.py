@@ -20,7 +20,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import exact, recipe
-from fuzz.run.findings.deduplicate import Attribution, known_bugs
+from fuzz.run.findings.deduplicate import Attribution, read_known_bugs
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import Trigger, departures
@@ -281,7 +281,7 @@ def test_an_output_whose_name_holds_a_space_is_read_from_what_else_fires(
     """A write over a cotangent is of the output ``grad y``; an entry with it must not end every later run."""
     also = (Finding("mutation", ("grad y", "x"), "written", "w"), Finding("layout", ("dx",), "bits", "b"))
     corpus.save_entry(tmp_path, make_bug(two_cases[0], "dx", also=also).to_entry())
-    (known,) = known_bugs(tmp_path, layernorm, None)
+    (known,) = read_known_bugs(tmp_path, layernorm, None)
     assert [(found.oracle, found.outputs, found.symptom) for found in known.least.also] == [
         ("mutation", ("grad y", "x"), "written"),
         ("layout", ("dx",), "bits"),
@@ -294,7 +294,7 @@ def test_an_entry_of_a_write_explains_that_an_output_shares_the_memory(
     kinds = (("dy", "written"), ("dy", "aliased"))
     bug = make_bug(case, finding=Finding("mutation", ("dy",), "written", "dy was overwritten", kinds=kinds))
     corpus.save_entry(tmp_path, bug.to_entry())
-    (known,) = known_bugs(tmp_path, layernorm, None)
+    (known,) = read_known_bugs(tmp_path, layernorm, None)
     assert known.subjects == bug.subjects == {("mutation", "written", "dy"), ("mutation", "aliased", "dy")}
     assert known.sought.subjects == {("mutation", "written", "dy")}
 

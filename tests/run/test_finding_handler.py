@@ -20,7 +20,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.report.json import finding_json
-from fuzz.run.findings.deduplicate import known_bugs
+from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
@@ -137,7 +137,7 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
     small, large = two_cases
     for case, keep_smaller, entries in ((large, True, 1), (small, False, 1), (small, True, 2)):
         run = make_handler(layernorm, tmp_path, keep_smaller_duplicate=keep_smaller)
-        run.bugs += known_bugs(tmp_path, layernorm, None)
+        run.bugs += read_known_bugs(tmp_path, layernorm, None)
         bug = make_bug(case, "dx")
         run.add_bug(bug, first_seen(bug))
         assert len(list(corpus.entry_files([tmp_path]))) == entries
@@ -150,7 +150,7 @@ def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bug = make_bug(case, "dx")
     handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
-    monkeypatch.setattr("fuzz.run.findings.bug_saver.known_bugs", lambda *arguments: [])
+    monkeypatch.setattr("fuzz.run.findings.bug_saver.read_known_bugs", lambda *arguments: [])
     with pytest.raises(CorpusError, match=r"cannot write .*corpus.*; the finding is kept in .*\.yaml$") as caught:
         handler.add_bug(bug, first_seen(bug))
     kept = Path(str(caught.value).rpartition(" ")[2])
@@ -195,7 +195,7 @@ def test_a_finding_that_nothing_can_take_is_told_in_one_line(
     (tmp_path / "corpus").touch()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "corpus"))
     handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
-    monkeypatch.setattr("fuzz.run.findings.bug_saver.known_bugs", lambda *arguments: [])
+    monkeypatch.setattr("fuzz.run.findings.bug_saver.read_known_bugs", lambda *arguments: [])
     bug = make_bug(case, "dx")
     with pytest.raises(CorpusError, match=r"cannot write .*; nor can the finding be kept elsewhere: "):
         handler.add_bug(bug, first_seen(bug))
@@ -273,7 +273,7 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     second = make_handler(layernorm, tmp_path)
     second.triage = CutOffTriage("")  # type: ignore[assignment]
     second.triage.shrink = shrink  # type: ignore[method-assign]
-    second.bugs += known_bugs(tmp_path, layernorm, None)
+    second.bugs += read_known_bugs(tmp_path, layernorm, None)
     second.resume()
     (path,) = corpus.entry_files([tmp_path])
     after = corpus.read(path)
@@ -315,7 +315,7 @@ def test_two_entries_that_were_cut_off_are_one_once_they_are_shrunk_to_one_cause
     handler.triage, handler.saver.watcher = CutOffTriage(""), saved  # type: ignore[assignment]
     handler.triage.shrink = shrink  # type: ignore[method-assign]
     monkeypatch.setattr(handler.attribution, "have_same_cause", lambda old, new: same)
-    handler.bugs += known_bugs(tmp_path, layernorm, None)
+    handler.bugs += read_known_bugs(tmp_path, layernorm, None)
     before = {bug.path for bug in handler.bugs}
     handler.resume()
     left = list(corpus.entry_files([tmp_path]))
@@ -338,7 +338,7 @@ def test_a_later_run_keeps_the_diagnosis_of_a_case_that_stays_the_least(
     handler = make_handler(layernorm, tmp_path)
     handler.triage = CutOffTriage("")  # type: ignore[assignment]
     handler.triage.explain = explain  # type: ignore[method-assign]
-    handler.bugs += known_bugs(tmp_path, layernorm, None)
+    handler.bugs += read_known_bugs(tmp_path, layernorm, None)
     assert finding_json(handler.bugs[0])["diagnosis"] == "; ".join(said)
     handler.resume()
     (path,) = corpus.entry_files([tmp_path])
@@ -352,7 +352,7 @@ def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(
     for _ in range(2):
         run = make_handler(layernorm, tmp_path)
         run.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
-        run.bugs += known_bugs(tmp_path, layernorm, None)
+        run.bugs += read_known_bugs(tmp_path, layernorm, None)
         run.resume()
         run.handle(3, two_cases[1], [wrong_value("dx")], ())
     (path,) = corpus.entry_files([tmp_path])
@@ -457,7 +457,7 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
 
     monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", graded)
     second = make_handler(gelu, tmp_path, with_grades=True)
-    second.bugs += known_bugs(tmp_path, gelu, None)
+    second.bugs += read_known_bugs(tmp_path, gelu, None)
     monkeypatch.setattr(second.triage, "confirm", lambda *_: bug if disagrees else None)
     monkeypatch.setattr(second.triage, "shrink", None)
     second.resume()

@@ -15,7 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, recipe
-from fuzz.run.findings.deduplicate import known_bugs
+from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.replay import open_triage, reproduces
 from fuzz.target.loader import load
 from fuzz.triage.bug import Example
@@ -122,7 +122,7 @@ def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_
     entry = Entry(case, seen.as_parity, planted="erf_saturates")
     path = corpus.save_entry(tmp_path, entry)
     assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
-    (known,) = known_bugs(tmp_path, target, "erf_saturates")
+    (known,) = read_known_bugs(tmp_path, target, "erf_saturates")
     assert seen.subjects <= known.subjects and known.least.reported_finding.oracle == "parity"
     assert cli.exit_code(["shrink", str(path), "--seconds", "300", "--backend", "cpu"]) == 0
     (left,) = corpus.entry_files([tmp_path])

@@ -12,7 +12,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import Entry
-from fuzz.run.findings.deduplicate import Attribution, known_bugs
+from fuzz.run.findings.deduplicate import Attribution, read_known_bugs
 from fuzz.run.options import RunOptions
 from fuzz.run.shrink_entry import replace_entry
 from fuzz.run.watcher import Watcher
@@ -80,7 +80,7 @@ class BugSaver:
 
     def add(self, bug: Bug, same: Bug | None) -> Bug | None:
         """Adds a bug, or merges it with the one of the same cause; the bug whose entry is to be saved, if any."""
-        meanwhile = known_bugs(self.folder, self.target, self.options.planted, {known.path for known in self.bugs})
+        meanwhile = read_known_bugs(self.folder, self.target, self.options.planted, {known.path for known in self.bugs})
         self.bugs.extend(meanwhile)
         duplicate = self.find_same_cause(bug, meanwhile)
         if duplicate is not None:

@@ -332,7 +332,7 @@ class Attribution:
         return (bug.filing_order, *sort_key(bug.case, self.target.defaults))
 
 
-def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:
+def read_known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:
     """The bugs of a target's entries in a corpus folder that are not marked as fixed, each with no hits yet.
 
     Entries at the paths `other_than` are not read. Raises CorpusError where an entry cannot be read.
@@ -341,13 +341,13 @@ def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Co
     paths = [path for path in corpus.entry_files([place]) if str(path) not in other_than] if place.is_dir() else []
     entries = {path: corpus.read(path) for path in paths}
     return [
-        known_bug(path, entry, entry.finding)
+        bug_of_entry(path, entry, entry.finding)
         for path, entry in entries.items()
         if entry.finding is not None and entry.status != "fixed" and entry.planted == (planted or "")
     ]
 
 
-def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
+def bug_of_entry(path: Path, entry: Entry, finding: Finding) -> Bug:
     """The bug that an entry was saved for."""
     least = Example(
         entry.case,
