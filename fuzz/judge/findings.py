@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from fuzz.judge.problem.input_domain import Plans, grade
+from fuzz.judge.problem.severity import DomainPlans, grade_in_domain
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.result.judgement import Evidence
 from fuzz.model.case import Case
@@ -58,11 +58,11 @@ class Findings:
             self.low.append(bug.sought)
         if is_no_mistake and not is_open:
             return None
-        bug.grade = grade(bug, case, self.triage, self.worker.description, Budget(seconds=GRADE_SECONDS))
+        bug.grade = grade_in_domain(bug, case, self.triage, self.worker.description, Budget(seconds=GRADE_SECONDS))
         least, rate = bug.least.reported_finding, bug.grade.typical.rate if bug.grade.typical else bug.rate
         evidence = Evidence(
             least.oracle, least.outputs, least.symptom, least.message, bug.grade.severity,
-            Plans(self.worker.description).name_class(bug.grade), bug.case, bug.grade, rate,
+            DomainPlans(self.worker.description).name_class(bug.grade), bug.case, bug.grade, rate,
             bug.least.verdict.name, bug.least.verdict.reason, () if is_open else self._describe(bug), is_open,
             bug.cut_off,
         )  # fmt: skip

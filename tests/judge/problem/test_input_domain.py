@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 from fuzz.judge.problem.description import OWN, ArgumentDescription, ProblemDescription
-from fuzz.judge.problem.input_domain import (
-    DECLARED,
-    ORDINARY_RECIPES,
-    Plans,
-    declared_case,
-    grade_by_origin,
-    lower_severity,
-    with_possible_layouts,
-)
+from fuzz.judge.problem.input_domain import ORDINARY_RECIPES, declared_case, with_possible_layouts
+from fuzz.judge.problem.severity import DECLARED, DomainPlans, grade_by_origin, lower_severity
 from fuzz.judge.problem.target import make_target
 from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Size
@@ -39,7 +32,7 @@ ACCURACY, BOUNDS = Finding("accuracy", ("out",), "value", ""), Finding("bounds",
 
 
 def test_what_a_problem_makes_is_drawn_first_and_known_again() -> None:
-    target, plans = make_target(PROBLEM), Plans(PROBLEM)
+    target, plans = make_target(PROBLEM), DomainPlans(PROBLEM)
     case = declared_case(target, PROBLEM, {"N": 3, "C": 7}, 5)
     assert dict(case.last.dims) == {"N": 3, "C": 4}
     drawn = list(plans(case, target, "ordinary"))
@@ -60,7 +53,7 @@ def test_what_a_problem_makes_is_drawn_first_and_known_again() -> None:
     ("values", "severity"), [("uniform", "high"), ("normal", "high"), ("zeros", "high"), ("huge", "low")]
 )
 def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, severity: str) -> None:
-    target, plans = make_target(PROBLEM), Plans(PROBLEM)
+    target, plans = make_target(PROBLEM), DomainPlans(PROBLEM)
     case = declared_case(target, PROBLEM, {"N": 3, "C": 8}, 5)
     x = case.last.arguments["x"]
     if values != "uniform":
@@ -100,7 +93,7 @@ def test_the_ordinary_plans_reach_all_values_and_the_case_that_showed_a_bug() ->
     target = make_target(PROBLEM)
     case = declared_case(target, PROBLEM, {"N": 3, "C": 8}, 5)
     large = case.with_call(0, case.last.with_argument("x", replace(case.last.arguments["x"], values=LARGE)))
-    drawn = list(Plans(PROBLEM, large)(case, target, "ordinary"))
+    drawn = list(DomainPlans(PROBLEM, large)(case, target, "ordinary"))
     values = [one.last.arguments["x"].values for one in drawn]
     normal = [dict(one.params) for one in values if isinstance(one, Recipe) and one.name == "normal"]
     assert {params["exponent"] for params in normal} >= {0, 6, 12}
