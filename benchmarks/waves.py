@@ -33,7 +33,6 @@ from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import examine
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
-from fuzz.oracles.execution import replicas
 from fuzz.search.engines.random import choices, make_drawer
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
@@ -43,7 +42,7 @@ FIFTHS = 5
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
     "launch": (trace.LaunchTrace, "replay"),
-    "generation": (replicas, "replica_values"),
+    "generation": (case_runner, "replica_values"),
     "reference": (screening, "evaluate_stacked_reference"),
     "comparison": (screening, "compare_elements"),
     "doubt": (screening, "suspect_rows"),

@@ -27,10 +27,10 @@ from fuzz.oracles.base import Oracle, RerunOracle, check_reruns
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.screening import screen
+from fuzz.oracles.execution.case_runner import CaseRunner, Unattributed
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
 from fuzz.oracles.execution.probe import check_precision
-from fuzz.oracles.execution.replicas import CaseRunner, Unattributed
 from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_planted

@@ -13,8 +13,8 @@ from fuzz.backends import backend, cpu
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.oracles.deterministic import DeterministicOracle
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.oracles.execution.examination import Examination
-from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import Launcher, declare
 

@@ -19,7 +19,7 @@ from fuzz.model.outcome import Died
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
 from fuzz.oracles.comparison import expected
-from fuzz.oracles.execution.replicas import CaseRunner
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig

@@ -7,7 +7,7 @@ from fuzz.backends.execute import run
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Returned
-from fuzz.oracles.execution.replicas import CaseRunner
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.worker.protocol import Harm
 
 OUTSIDE = ("load", "store", "atomic")

@@ -17,8 +17,8 @@ from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
+from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
-from fuzz.oracles.execution.replicas import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay
 
 
 @dataclass(frozen=True)

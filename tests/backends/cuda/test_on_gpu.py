@@ -18,7 +18,7 @@ from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.launch_trace.trace import LaunchTrace, record_trace
 from fuzz.model.case import Case
 from fuzz.oracles import examine
-from fuzz.oracles.execution.replicas import replica_values
+from fuzz.oracles.execution.case_runner import replica_values
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILE

@@ -21,8 +21,8 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import SAMPLED_ORACLES
 from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.oracles.execution.examination import Examination
-from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.oracles.rejects import RejectsOracle
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted

@@ -17,8 +17,8 @@ from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.examine import examine, run_alone
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.oracles.execution.examination import Examination
-from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.reference.envelope import Expected
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted

@@ -15,8 +15,8 @@ from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic
 from fuzz.oracles.base import RerunOracle, check_reruns
+from fuzz.oracles.execution.case_runner import CaseRunner, call_structure
 from fuzz.oracles.execution.examination import Examination
-from fuzz.oracles.execution.replicas import CaseRunner, call_structure
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 
