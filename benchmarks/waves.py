@@ -33,6 +33,7 @@ from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import examine
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
+from fuzz.oracles.execution import case_runner
 from fuzz.search.engines.random import choices, make_drawer
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
