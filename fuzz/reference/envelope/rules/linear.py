@@ -168,11 +168,14 @@ def window_terms(args: tuple[Any, ...]) -> int:
 WINDOWED = (
     "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
     "replication_pad2d_backward replication_pad3d_backward max_pool2d_with_indices_backward "
-    "upsample_nearest1d_backward upsample_nearest2d_backward"
+    "max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward "
+    "upsample_nearest1d_backward upsample_nearest2d_backward _upsample_nearest_exact1d_backward "
+    "_upsample_nearest_exact2d_backward"
 )
 LINEAR = (
     "avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward col2im "
-    "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward upsample_bilinear2d upsample_bilinear2d_backward "
+    "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward "
+    "upsample_trilinear3d upsample_trilinear3d_backward upsample_bilinear2d upsample_bilinear2d_backward "
     "upsample_linear1d upsample_linear1d_backward upsample_bicubic2d upsample_bicubic2d_backward"
 )
 
