@@ -117,9 +117,16 @@ def name_dims(shapes: Mapping[str, Shape], apart: bool) -> tuple[dict[str, list[
 
 
 def attempt(
-    declaration: Declaration, sizes: Mapping[str, int], dtype: torch.dtype, transposed: bool = False
+    declaration: Declaration,
+    sizes: Mapping[str, int],
+    dtype: torch.dtype,
+    transposed: bool = False,
+    values: str = "random",
 ) -> list[Any] | None:
-    """The results at these sizes, with the first dim the fastest in memory if `transposed`; None where refused."""
+    """The results at these sizes, with the first dim the fastest in memory if `transposed`; None where refused.
+
+    The values of the tensors are "random", or "equal" to 0.5.
+    """
     function = find_function(declaration.function)
     assert function is not None
     if any(math.prod(resolve(tuple(texts), sizes)) > 1 << 20 for texts in declaration.shapes.values()):
@@ -129,6 +136,8 @@ def attempt(
         name: torch.rand(resolve(tuple(texts), sizes), generator=generator).to(dtype)
         for name, texts in declaration.shapes.items()
     }
+    if values == "equal":
+        tensors = {name: torch.full_like(value, 0.5) for name, value in tensors.items()}
     if transposed:
         tensors = {name: reverse_dims(reverse_dims(value).contiguous()) for name, value in tensors.items()}
     tensors = {name: value.requires_grad_() for name, value in tensors.items()}
@@ -253,6 +262,12 @@ def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:
     return not agree(*(attempt(declaration, sizes, torch.float32) for _ in range(2)))
 
 
+def counts_values(declaration: Declaration, sizes: dict[str, int]) -> bool:
+    """Whether the shapes of the results come from the values, as unique's do."""
+    some, equal = (attempt(declaration, sizes, torch.float32, values=values) for values in ("random", "equal"))
+    return some is not None and equal is not None and [one.shape for one in some] != [one.shape for one in equal]
+
+
 def reads_layout(declaration: Declaration, sizes: dict[str, int]) -> bool:
     """Whether the results are of places in memory, as as_strided's are, and not of the elements."""
     return not agree(*(attempt(declaration, sizes, torch.float32, each) for each in (False, True)), tolerance=1e-3)
@@ -296,7 +311,7 @@ def declare(info: Any) -> Iterator[Declaration]:
         for apart in (True, False):
             over, sizes = name_dims(shapes, apart)
             declared = Declaration(name, info.name, args, kwargs, over, {})
-            if is_random(declared, sizes) or reads_layout(declared, sizes):
+            if any(is_left_out(declared, sizes) for is_left_out in (is_random, reads_layout, counts_values)):
                 continue
             if found := complete(declared, sizes, apart):
                 yield found
@@ -307,14 +322,20 @@ def declare(info: Any) -> Iterator[Declaration]:
 
 
 def declare_operation(number: int) -> list[Declaration]:
-    """The declarations of the operation at this place of torch's test-suite."""
+    """The declarations of the operation at this place of torch's test-suite; of what is left out it prints why."""
     from torch.testing._internal.common_methods_invocations import op_db
 
+    from benchmarks.honest.operations import why_not_graded
+
     try:
-        return list(declare(op_db[number]))
+        reasons = [(made, why_not_graded(made)) for made in declare(op_db[number])]
     except Exception as error:  # noqa: BLE001  A sample that cannot be made is one operation fewer.
         print(f"{op_db[number].name}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
         return []
+    for made, reason in reasons:
+        if reason:
+            print(f"{made.name}: {reason}"[:200], file=sys.stderr)
+    return [made for made, reason in reasons if not reason]
 
 
 def declare_all(jobs: int) -> list[Declaration]:

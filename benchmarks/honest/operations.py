@@ -17,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes
 from fuzz import size, target
 from fuzz.backends import cpu
+from fuzz.errors import one_line
 from fuzz.model.dims import resolve
+from fuzz.reference.envelope import COTANGENT, evaluate, make_precision, with_gradients
 from fuzz.target.arguments import TensorArgument
 
 
@@ -86,6 +88,37 @@ def library_mode(library: str) -> AbstractContextManager[Any]:
     return Replaced(flag_gems_functions()) if library == "flag_gems" else nullcontext()
 
 
+def results_of(
+    declaration: Declaration, tensors: Mapping[str, torch.Tensor], mode: AbstractContextManager[Any]
+) -> dict[str, torch.Tensor]:
+    """The outputs of a call by name, computed in a context."""
+    function = find_function(declaration.function)
+    assert function is not None
+    # A result in an argument's own memory would be taken for one that nobody computed.
+    own = {name: value * 1 for name, value in tensors.items()}
+    with mode:
+        results = apply(declaration, function, own)
+    return {f"y{place}": results[int(place)] * 1 for place in declaration.outputs}
+
+
+def why_not_graded(declaration: Declaration) -> str:
+    """Why the reference of a call cannot be evaluated, such as an operation without a rule; empty where it can."""
+    sizes = free_sizes(declaration.dims, SIZES[0])
+    inputs = {name: torch.rand(resolve(tuple(texts), sizes)) for name, texts in declaration.shapes.items()}
+    seeds = {f"y{place}": torch.rand(resolve(tuple(texts), sizes)) for place, texts in declaration.outputs.items()}
+
+    def reference(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+        return results_of(declaration, tensors, nullcontext())
+
+    joint = with_gradients(reference, tuple(seeds), tuple(inputs)) if declaration.gradients else reference
+    given = {COTANGENT + name: seed for name, seed in seeds.items()} if declaration.gradients else {}
+    try:
+        evaluate(joint, {**inputs, **given}, make_precision("libm"), members=2, uncertainty=False)
+    except Exception as error:  # noqa: BLE001  An operation may raise anything for numbers that it does not know.
+        return one_line(error)
+    return ""
+
+
 def declare(module: str, library: str, **fields: Any) -> dict[str, Any]:
     """The targets of one declaration, one a dtype, for the module whose names they become."""
     declaration = Declaration(**fields)
@@ -96,23 +129,14 @@ def declare(module: str, library: str, **fields: Any) -> dict[str, Any]:
 
 def declare_one(module: str, library: str, declaration: Declaration, dtype: str) -> Any:
     """The target of one operation in one dtype. A library's kernels are compared without their gradients."""
-    function = find_function(declaration.function)
-    assert function is not None
     shapes = {name: TensorArgument(tuple(texts)) for name, texts in declaration.shapes.items()}
     outputs = {f"y{place}": TensorArgument(tuple(texts)) for place, texts in declaration.outputs.items()}
 
-    def compute(mode: AbstractContextManager[Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        # A result in an argument's own memory would be taken for one that nobody computed.
-        own = {name: value * 1 for name, value in tensors.items()}
-        with mode:
-            results = apply(declaration, function, own)
-        return {f"y{place}": results[int(place)] * 1 for place in declaration.outputs}
-
     def reference(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        return compute(nullcontext(), tensors)
+        return results_of(declaration, tensors, nullcontext())
 
     def launch(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        return compute(library_mode(library), tensors)
+        return results_of(declaration, tensors, library_mode(library))
 
     launch.__module__ = module
     return target(

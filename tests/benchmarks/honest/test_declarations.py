@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.honest.declarations import declare, find_shape, free_sizes, write
-from benchmarks.honest.operations import Replaced, operations_of
+from benchmarks.honest.operations import Replaced, operations_of, why_not_graded
 from fuzz.target.loader import load_module, targets_in
 
 
@@ -55,11 +55,27 @@ def test_a_dim_that_an_argument_fixes_is_not_free():
         info("view_as_complex", (torch.rand(3, 2), {})),
         info("exp", (torch.tensor(1.0), {})),
         info("no_such_operation", (torch.rand(3), {})),
+        info("unique_consecutive", (torch.rand(5), {})),
     ],
     ids=lambda sample: sample.name,
 )
 def test_what_cannot_be_declared_is_left_out(sample):
     assert not list(declare(sample))
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        (info("nn.functional.adaptive_max_pool2d", (torch.rand(1, 3, 5, 6), [2, 3], {})), ""),
+        (info("linalg.lu_factor", (torch.rand(3, 3), {})), "no rule says how"),
+        (info("nn.functional.fractional_max_pool2d", (torch.rand(1, 4, 9, 9), 3, {"output_size": 2})), "random"),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_why_a_declaration_cannot_be_graded(sample, reason):
+    made = next(iter(declare(sample)))
+    found = why_not_graded(made)
+    assert (reason in found) if reason else not found
 
 
 def test_shapes_of_results():
