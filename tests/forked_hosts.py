@@ -66,10 +66,10 @@ def run_host(
         number = os.dup(pipe.fileno())
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
-    from fuzz.campaign.hosts import worker_host
+    from fuzz.campaign.hosts import host_process
     from fuzz.run.findings import bug_postprocessor
 
     bug_postprocessor.cross_check = lambda *_: {}
-    worker_host.preload = fork_server
-    sys.argv = [worker_host.__name__, str(number), *arguments]
-    worker_host.main()
+    host_process.preload = fork_server
+    sys.argv = [host_process.__name__, str(number), *arguments]
+    host_process.main()

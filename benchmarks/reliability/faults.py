@@ -224,7 +224,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def hosts(pid: int) -> list[int]:
-    name = b"fuzz.campaign.hosts.worker_host"
+    name = b"fuzz.campaign.hosts.host_process"
     return [child for child in children(pid) if name in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 

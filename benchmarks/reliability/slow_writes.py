@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from fuzz import cli
-from fuzz.campaign.hosts import hosts, worker_host
+from fuzz.campaign.hosts import host_process, hosts
 
 SECONDS = 0.4
 """Seconds that a write stops for."""
@@ -94,7 +94,7 @@ def main() -> None:
     slow_down(Path(marks))
     if kind == "host":
         sys.argv[1:] = arguments
-        worker_host.main()
+        host_process.main()
     hosts.HOST_COMMAND = (sys.executable, "-P", __file__, "host", marks)
     cli.main(["campaign", *arguments, "--resume"])
 

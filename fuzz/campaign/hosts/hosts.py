@@ -12,7 +12,7 @@ from pathlib import Path
 from fuzz.campaign.protocol import HostDied, HostEvent, Message, Request, Waiting, decode, encode
 from fuzz.worker.python_process import HostProcess, PipeProcess, module_command
 
-HOST_MODULE = "fuzz.campaign.hosts.worker_host"
+HOST_MODULE = "fuzz.campaign.hosts.host_process"
 HOST_COMMAND = module_command(HOST_MODULE)
 LARGEST_LOG = 4 << 20
 """Bytes after which a log is full; the one before it has a name that ends with ``.1``."""

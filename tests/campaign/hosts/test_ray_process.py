@@ -83,7 +83,7 @@ def still_running(folder: Path) -> list[str]:
                 line = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"fuzz.campaign.hosts.worker_host" in line and b"fuzz-away-" in line:
+            if b"fuzz.campaign.hosts.host_process" in line and b"fuzz-away-" in line:
                 found.append(line.decode())
         if not found or time.monotonic() > until:
             return found

@@ -7,8 +7,8 @@ from typing import Any
 
 from bugs import wrong_value
 
-from fuzz.campaign.hosts import worker_host
-from fuzz.campaign.hosts.worker_host import SliceWatcher
+from fuzz.campaign.hosts import host_process
+from fuzz.campaign.hosts.host_process import SliceWatcher
 from fuzz.campaign.journal import Journal, read_suspects
 from fuzz.model.case import Case
 from fuzz.worker.protocol import ReplicaGroup
@@ -21,9 +21,9 @@ def watcher(folder: Path, suspects: dict[tuple[Any, ...], str] | None = None) ->
 
 def test_disagreements_that_were_not_confirmed_are_left_to_the_next_slice(case: Case, tmp_path: Path) -> None:
     watching = watcher(tmp_path)
-    for index in range(worker_host.MOST_UNSETTLED + 5):
+    for index in range(host_process.MOST_UNSETTLED + 5):
         watching.on_cut_off(case, wrong_value("dx"), index)
-    assert [group.first for group in watching.unsettled] == list(range(worker_host.MOST_UNSETTLED))
+    assert [group.first for group in watching.unsettled] == list(range(host_process.MOST_UNSETTLED))
     assert all(len(group.sampled) == 1 for group in watching.unsettled)
 
 

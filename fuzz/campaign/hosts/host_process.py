@@ -1,4 +1,4 @@
-"""Runs the slices of a campaign, one after another: ``python -m fuzz.campaign.hosts.worker_host PIPE [FOLDER]``.
+"""Runs the slices of a campaign, one after another: ``python -m fuzz.campaign.hosts.host_process PIPE [FOLDER]``.
 
 It receives requests and sends events by a pipe, whose descriptor it inherits. It ends with its campaign, and its
 workers end with it; whatever ends it costs the slice that runs, and no other. With a folder it is a remote host, which
