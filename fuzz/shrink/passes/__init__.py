@@ -14,13 +14,13 @@ from fuzz.shrink.passes.defaults import (
 )
 from fuzz.shrink.passes.dims import (
     BATTERY,
+    combinations_of_small_dims,
     drop_slices,
     fill,
     keep_slices,
     rows_as_neighbours,
     smaller_dims,
     smaller_dims_with_other_values,
-    smallest_dims,
 )
 from fuzz.shrink.passes.launch import plain_launch
 from fuzz.shrink.passes.parts import fewer_parts, shorter_parts
@@ -42,7 +42,7 @@ COARSE: tuple[Pass, ...] = (
     fewer_parts,
     shorter_parts,
     smaller_dims,
-    smallest_dims,
+    combinations_of_small_dims,
     smaller_dims_with_other_values,
     keep_slices,
     plain_shapes,
@@ -65,7 +65,7 @@ FINE: tuple[Pass, ...] = (
     plain_numbers,
     fewer_bits,
     sorted_values,
-    smallest_dims,
+    combinations_of_small_dims,
     plain_shapes,
     plain_layouts,
     later_layouts,

@@ -45,20 +45,20 @@ BATTERY = (
 
 def smaller_dims(case: Case, target: Target) -> Iterator[Case]:
     """Each dim of each call lowered: to its least, to half, and by ever smaller steps and powers of two."""
-    return _lower_each(case, target, by_powers=True)
+    return _one_dim_smaller(case, target, by_powers=True)
 
 
 def smaller_dims_with_other_values(case: Case, target: Target) -> Iterator[Case]:
     """Each dim lowered, each smaller size with values of the battery: those that are left may not show the bug."""
-    for smaller in _lower_each(case, target, by_powers=False):
+    for smaller in _one_dim_smaller(case, target, by_powers=False):
         for values in BATTERY:
             yield fill(smaller, values)
 
 
-def _lower_each(case: Case, target: Target, by_powers: bool) -> Iterator[Case]:
+def _one_dim_smaller(case: Case, target: Target, by_powers: bool) -> Iterator[Case]:
     for index, call in enumerate(case.calls):
         for dim in target.sizes:
-            for size in lower_sizes(call.dims[dim.name], dim, by_powers):
+            for size in candidate_sizes(call.dims[dim.name], dim, by_powers):
                 yield resize(case, target, index, {**call.dims, dim.name: size})
 
 
@@ -116,7 +116,7 @@ def keep_slices(case: Case, target: Target) -> Iterator[Case]:
                 yield case.with_call(index, edit.keep_slices(call, dim.name, np.arange(end - kept, end)))
 
 
-def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
+def combinations_of_small_dims(case: Case, target: Target) -> Iterator[Case]:
     """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
     for total, sizes in sorted(_with_total(case, sizes) for sizes in _combinations(case, target)):
         if total > case.elements():
@@ -160,7 +160,7 @@ def _small_sizes(target: Target, dims: Mapping[str, int], count: int) -> list[li
     return ranges
 
 
-def lower_sizes(size: int, dim: Size, by_powers: bool) -> list[int]:
+def candidate_sizes(size: int, dim: Size, by_powers: bool) -> list[int]:
     """Smaller sizes of a dim, from the least: by its distance halved again and again, and also `by_powers` of two.
 
     What depends on how much of a block is left over shows again one block further down.

@@ -16,7 +16,7 @@ from fuzz.model.dims import Size, evaluate
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, exact
-from fuzz.shrink.passes.dims import lower_sizes, resize
+from fuzz.shrink.passes.dims import candidate_sizes, resize
 from fuzz.target.prefix_sums import PrefixSumArgument
 from fuzz.target.spec import Target
 
@@ -84,7 +84,7 @@ def shorter_parts(case: Case, target: Target) -> Iterator[Case]:
     for ragged in find_ragged(case, target):
         rows = [ragged.row_numbers(part) for part in range(ragged.count)]
         for part, own in enumerate(rows):
-            for size in lower_sizes(len(own), Size("length", 0, len(own)), by_powers=True):
+            for size in candidate_sizes(len(own), Size("length", 0, len(own)), by_powers=True):
                 yield from keep_parts(case, target, ragged, [*rows[:part], own[:size], *rows[part + 1 :]])
 
 
