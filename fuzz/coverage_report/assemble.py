@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fuzz.backends.base import portable_path
-from fuzz.coverage_report.blockers import Blocker, explain, merge
+from fuzz.coverage_report.blockers import Blocker, add_reasons, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.definitions import Definition, definition
 from fuzz.coverage_report.kernel_code import (
@@ -50,7 +50,8 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
         target.name, len(collected.cases), observed.rejected, collected.crashed,
         sum((Ran(len(each) - len(never), len(each)) for each, never in by_file.values()), Ran(0, 0)),
         sum(branches, Ran(0, 0)), count_masks(observed.counted, observed.happened),
-        tuple(explain(portable, target.unreached)), sum(each.unreached_branches for each in measured.values()), by_file,
+        tuple(add_reasons(portable, target.unreached)),
+        sum(each.unreached_branches for each in measured.values()), by_file,
     )  # fmt: skip
 
 

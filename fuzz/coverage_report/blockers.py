@@ -47,7 +47,7 @@ def merge(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
         yield replace(first, lines=behind, elsewhere=tuple(elsewhere))
 
 
-def explain(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[Blocker]:
+def add_reasons(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[Blocker]:
     """The blockers with the reasons that the target gives, those without one first, most lines behind first.
 
     A key of `unreached` is a pattern of fnmatch for the name of a blocker, or ``file:line``.

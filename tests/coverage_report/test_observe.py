@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fuzz.coverage_report.assemble import make_report
-from fuzz.coverage_report.blockers import Blocker, explain, merge
+from fuzz.coverage_report.blockers import Blocker, add_reasons, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.observe import Observer
 from fuzz.coverage_report.protocol import Observations, SourceFunction, TensorKind
@@ -214,8 +214,8 @@ def test_a_refused_case_is_counted(launcher: ModuleType) -> None:
 
 def test_blockers_with_most_lines_behind_come_first() -> None:
     few, many = (Blocker("line", "f.py", line, "w", "n", frozenset(range(behind))) for line, behind in ((1, 1), (2, 9)))
-    assert explain([few, many], {}) == [many, few]
-    assert explain([few, many], {"f.py:2": "why"})[-1].reason == "why"
+    assert add_reasons([few, many], {}) == [many, few]
+    assert add_reasons([few, many], {"f.py:2": "why"})[-1].reason == "why"
 
 
 def test_blockers_that_are_merged_have_the_lines_of_each_once() -> None:
