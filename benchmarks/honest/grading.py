@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,35 +26,44 @@ from fuzz.errors import CorpusError
 
 LEAST = 10.0
 """Seconds without which no entry is begun."""
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds for which a command may go on after its time has ended."""
 
 
 class Question(NamedTuple):
     """An entry that is to be graded, as its run named it and where it is now, of a target as `fuzz run` takes it."""
 
+    target: str
     entry: str
     now: str
-    target: str
+
+    @staticmethod
+    def of(target: str, path: str, answers: Mapping[str, Mapping[str, Any]]) -> Question:
+        entry = entry_of(path)
+        return Question(target, entry, answers.get(entry, {}).get("now", entry))
+
+    def is_open(self, answers: Mapping[str, Mapping[str, Any]]) -> bool:
+        return answers.get(self.entry, {}).get("ended") not in DECIDED and (STORE / self.now).is_file()
 
 
-def questions(runs: Iterable[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Question]:
-    """The entries of runs that are not graded, and those of cases that nobody confirmed."""
-    for run in runs:
-        findings = [one for one in run.get("findings", ()) if one["seen"] == "new" and not one.get("severity")]
-        for path in [*(one.get("path", "") for one in findings), *run.get("kept", ())]:
-            first = entry_of(path)
-            answer = answers.get(first, {})
-            now = answer.get("now", first)
-            if answer.get("ended") not in DECIDED and (STORE / now).is_file():
-                yield Question(first, now, run["target"])
+def questions(runs: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> list[Question]:
+    """The entries of runs that are not graded, then those of cases that nobody confirmed, with targets in which nothing
+    was found before the others.
+    """
+    new = [(run["target"], one) for run in runs for one in run.get("findings", ()) if one["seen"] == "new"]
+    paths = [(target, one.get("path", "")) for target, one in new if not one.get("severity")]
+    found = {target for target, _ in new}
+    kept = [(run["target"], path) for run in runs for path in run.get("kept", ())]
+    asked = [Question.of(*one, answers) for one in [*paths, *sorted(kept, key=lambda one: one[0] in found)]]
+    return [one for one in dict.fromkeys(asked) if one.is_open(answers)]
 
 
-def ask(question: Question, backend: str, seconds: float) -> dict[str, Any]:
+def ask(question: Question, backend: str, seconds: float, end: float) -> dict[str, Any]:
     """What comes of an entry, for grades.jsonl: shrunk, and graded where shrinking left no time for that."""
-    answer = shrink(question, backend, seconds)
-    if answer["ended"] not in DECIDED and "now" in answer:
-        answer = shrink(question._replace(now=answer["now"]), backend, seconds, "--grade")
+    answer = shrink(question, backend, min(seconds, end - time.monotonic()))
+    left = end - time.monotonic()
+    if answer["ended"] not in DECIDED and "now" in answer and left >= LEAST:
+        answer = shrink(question._replace(now=answer["now"]), backend, min(seconds, left), "--grade")
     return {"entry": question.entry, "target": question.target, "now": question.now} | answer
 
 
@@ -104,7 +113,7 @@ def work(queue: SimpleQueue[tuple[str, Question]], asked: argparse.Namespace, pr
             name, question = queue.get_nowait()
         except Empty:
             return
-        answer = ask(question, asked.backend, min(asked.seconds, asked.end - time.monotonic()))
+        answer = ask(question, asked.backend, asked.seconds, asked.end)
         keep_grade(answer)
         print(name, question.target.rpartition(":")[2], answer["ended"], answer.get("severity"), flush=True)
 
@@ -121,7 +130,7 @@ def main() -> None:
     answers = kept_grades()
     queue: SimpleQueue[tuple[str, Question]] = SimpleQueue()
     for name in asked.set or SETS:
-        for question in dict.fromkeys(questions(kept_runs(asked.backend, name), answers)):
+        for question in questions(kept_runs(asked.backend, name), answers):
             queue.put((name, question))
     with ThreadPoolExecutor(asked.jobs) as pool:
         for worker in [pool.submit(work, queue, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]:
