@@ -102,12 +102,14 @@ def record_and_replay(
     (None, None) where launches cannot be replayed, or do not give the first replica the outputs of its run.
     """
     trace = None if sum(part.nbytes for part in values.values()) > LARGEST_ARGUMENTS else record_trace(ran)
-    replayed = replay(backend, trace, values, orders) if trace else None
+    replayed = replay_launches(backend, trace, values, orders) if trace else None
     return (trace, replayed) if replayed is not None and matches_single_run(replayed, 0, outputs) else (None, None)
 
 
 @measured("launch")
-def replay(backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()) -> TraceResult:
+def replay_launches(
+    backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()
+) -> TraceResult:
     """Replays the launches for all replicas. Raises Unattributed where the device fails."""
     try:
         return trace.replay(values, orders)

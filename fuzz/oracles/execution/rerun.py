@@ -17,7 +17,7 @@ from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
-from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay
+from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay_launches
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
 
 
@@ -124,7 +124,7 @@ def _replay(structure: object, requests: Sequence[Request]) -> list[TraceResult]
     counts = [len(one.rows) for _, one in requests]
     if structure in exam.stack.traces:
         trace = exam.stack.traces[structure]
-        replayed = replay(exam.backend, trace, *_joined(requests)) if trace else None
+        replayed = replay_launches(exam.backend, trace, *_joined(requests)) if trace else None
     elif sum(counts) == 1:
         return []
     else:
