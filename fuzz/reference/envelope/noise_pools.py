@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "NoisePool", "Pools", "pools", "cache_noise", "perturbs_inputs", "window_strides"]
+__all__ = ["SPAN", "UNIT64", "NoisePool", "NoisePools", "pools", "cache_noise", "perturbs_inputs", "window_strides"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -144,7 +144,7 @@ _cached_pool = lru_cache(maxsize=40)(NoisePool)
 
 
 @dataclass
-class Pools:
+class NoisePools:
     """The pools of noise that stacks share.
 
     Pools of many members take tens of MiB each. They are kept while stacks use them often, as in shrinking.
@@ -179,4 +179,4 @@ def window_strides(row: tuple[int, ...]) -> tuple[int, ...]:
     return (2 * SPAN, *reversed(out)) if step <= SPAN else ()
 
 
-pools = Pools()
+pools = NoisePools()
