@@ -9,10 +9,13 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
+from fuzz import target_code
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process, set_up_streams
+from fuzz.cli.supervisor import note_end, supervise
 from fuzz.errors import FuzzError, InternalError, UsageError, one_line, os_errors_as
 from fuzz.worker.system import remove_server_folder
 
@@ -25,7 +28,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
     gc.set_threshold(NEW_OBJECTS)
     set_up_streams()
+    target_code.prepare_with(partial(supervise, complain))
     code = exit_code(sys.argv[1:] if arguments is None else arguments)
+    note_end(code)
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from fuzz.cli.supervisor import note_end
 from fuzz.errors import FuzzError, UsageError, os_errors_as
 from fuzz.escaping import printable_lines
 from fuzz.worker.system import kill_server
@@ -81,6 +82,7 @@ def end_process(code: int) -> NoReturn:
 
     Python would take all modules apart first, torch among them, in both, which takes seconds on a busy machine.
     """
+    note_end(code)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, FuzzError):
             stream.flush()

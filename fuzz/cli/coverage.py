@@ -11,6 +11,7 @@ import typer
 
 from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import FindingsFolder, Json, Targets
+from fuzz.cli.supervisor import first_process
 from fuzz.coverage_report.file_coverage import format_files, sum_files
 from fuzz.coverage_report.report import CoverageReport, format_line, format_report
 from fuzz.errors import UsageError
@@ -38,7 +39,7 @@ def coverage(
         raise UsageError(f"--fail-under is a percentage from 0 to 100, not {fail_under:g}")
     options = RunOptions(target, backend="cpu", seed=seed, seconds=seconds, cases=cases, corpus=corpus)
     texts = find_targets(target)
-    process_start = time.monotonic() - environment.process_age()
+    process_start = time.monotonic() - environment.process_age(first_process())
     reports: list[CoverageReport] = []
     for number, text in enumerate(texts):
         begin = time.monotonic() if number else process_start

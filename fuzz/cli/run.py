@@ -15,6 +15,7 @@ import typer
 
 from fuzz.cli.console import complain, end_process, errors, put_json
 from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, Junit, OnlyNew, Sarif, Targets
+from fuzz.cli.supervisor import first_process
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
 from fuzz.report.json import VERSION, run_json
@@ -27,7 +28,9 @@ from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.finder import find_targets
+from fuzz.target.loader import locate
 from fuzz.target.spec import Target
+from fuzz.target_code import prepare
 from fuzz.worker.deadline import Deadline
 
 USAGE = 2
@@ -70,7 +73,7 @@ def run(
     options = replace(options, derived_rejects=derived_rejects)
     ci_files = CiFiles(junit, sarif)
     done: list[tuple[Target, Result]] = []
-    process_start = time.monotonic() - environment.process_age()
+    process_start = time.monotonic() - environment.process_age(first_process())
     for text in find_targets(target):
         done.append(fuzz(replace(options, target=text), notify, given, time.monotonic() if done else process_start))
         if not json:
@@ -103,6 +106,8 @@ def fuzz(options: RunOptions, notification: str, given: Path | None, process_sta
     deadline, statistics = Deadline.after(options.time_limit, process_start), RunStatistics()
     watcher = NotifyingProgress(errors, notification=notification, deadline=deadline)
     check_engine(options.engine)
+    locate(options.target)
+    prepare()
     try:
         with limited_start(deadline, statistics):
             target = load_checked_target(options.target, options.planted, options.backend)

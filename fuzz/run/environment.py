@@ -104,10 +104,10 @@ def known_problems() -> list[str]:
     return problems
 
 
-def process_age() -> float:
-    """Seconds since this process started."""
+def process_age(process: int | str = "self") -> float:
+    """Seconds since a process started, this one by default."""
     try:
-        fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         import os
 
         ticks = int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -13,6 +13,7 @@ from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate
 from fuzz.target.spec import Target
+from fuzz.target_code import prepare
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import LOADER, WorkerConfig
 from fuzz.worker.target_server import TargetServer
@@ -40,6 +41,7 @@ def fork_worker_server() -> None:
 
     Where torch is imported already, somebody else may have used it.
     """
+    prepare()
     if "torch" in sys.modules:
         start_worker_server()
     else:

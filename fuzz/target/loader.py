@@ -20,6 +20,7 @@ from fuzz.escaping import clean_text
 from fuzz.files import read_file
 from fuzz.model.case import Case
 from fuzz.target.spec import Launcher, PlantedBug, Target
+from fuzz.target_code import FILE, executing, prepare
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
@@ -155,14 +156,15 @@ def _variant(target: Target, planted_bug: PlantedBug) -> ModuleType:
 
 
 def _execute(name: str, file: str, source: str) -> ModuleType:
+    prepare()
     spec = importlib.util.spec_from_loader(name, loader=None, origin=file)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     module.__file__ = file
-    sys.modules[name] = module
+    sys.modules[name], this = module, os.getpid()
     try:
         # What a target's file prints must not end up in the one JSON value on standard output.
-        with redirect_stdout(sys.stderr), noting_interrupts() as interrupts:
+        with redirect_stdout(sys.stderr), noting_interrupts() as interrupts, executing(FILE, file):
             exec(compile(source, file, "exec"), module.__dict__)
     except SyntaxError as error:
         del sys.modules[name]
@@ -180,6 +182,10 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
         if interrupts:
             raise
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
+    finally:
+        if os.getpid() != this:
+            # The file has forked this process, and returns twice.
+            os._exit(0)
     return module
 
 

@@ -59,6 +59,15 @@ def children(pid: int | None = None) -> list[int]:
         return []
 
 
+def end_children() -> None:
+    """Kills every process below this one, of which it adopts the orphans."""
+    while left := children():
+        for child in left:
+            os.kill(child, signal.SIGKILL)
+        for child in left:
+            os.waitpid(child, 0)
+
+
 def process_fields(pid: int) -> list[str]:
     """The fields of a process in /proc/PID/stat, from its state on; none where it is gone."""
     try:

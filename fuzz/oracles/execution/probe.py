@@ -11,6 +11,7 @@ from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.errors import TargetError, one_line
 from fuzz.model.dims import resolve
 from fuzz.target.spec import Target
+from fuzz.target_code import REFERENCE, executing
 
 
 def reference_dtype(name: str) -> torch.dtype:
@@ -45,7 +46,8 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     inputs |= options
     inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
     try:
-        outputs: object = target.reference(**inputs)
+        with executing(REFERENCE, target.name):
+            outputs: object = target.reference(**inputs)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise TargetError(f"target {target.name!r}: its reference fails at {dims}: {one_line(error)}") from error
     if not isinstance(outputs, Mapping):

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from fuzz.worker.activity import Activity
 from fuzz.worker.child.serve import serve
 from fuzz.worker.child.target_server import restore_imports
-from fuzz.worker.system import adopt_orphans, children, signal_at_parents_end
+from fuzz.worker.system import adopt_orphans, children, end_children, signal_at_parents_end
 
 REAP_MILLISECONDS = 1000
 """How often processes are collected that have ended and that nobody waits for."""
@@ -45,7 +45,7 @@ def supervise(channel: socket.socket, activity: Activity, handler: str, config: 
         serve(channel, activity, handler, config, own)
     try:
         _wait_for_end(worker, channel, activity)
-        activity.status = _end_children(worker)
+        activity.status = _end_worker(worker)
     finally:
         os._exit(0)
 
@@ -79,13 +79,9 @@ def _wait_for_end(worker: int, channel: socket.socket, activity: Activity) -> No
                     os.waitpid(orphan, os.WNOHANG)
 
 
-def _end_children(worker: int) -> int:
-    """Kills every process below this one; the worker's status."""
+def _end_worker(worker: int) -> int:
+    """Kills the worker and every other process below this one; the worker's status."""
     os.kill(worker, signal.SIGKILL)
     _, status = os.waitpid(worker, 0)
-    while left := children():
-        for child in left:
-            os.kill(child, signal.SIGKILL)
-        for child in left:
-            os.waitpid(child, 0)
+    end_children()
     return status

@@ -1,0 +1,154 @@
+"""Lets a command go on in a fork of its process, which only waits for it then and says what has ended it.
+
+The command itself executes the file of a target, which may do what every program can: leave, crash, fill the memory, or
+never come to an end. Then its supervisor says so in one line. No process that the command leaves behind outlives it.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from fuzz import target_code
+from fuzz.worker.system import adopt_orphans, end_children, resident, signal_at_parents_end, total_memory
+
+FILE_SECONDS = 120.0
+"""Seconds that the file of a target may take, as in a worker."""
+POLL_SECONDS = 0.1
+"""Seconds between two looks at the limits of a file that is executed."""
+FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+"""Signals that others send to the command by the number of this process."""
+USAGE = 2
+NO_CODE = -1
+FIELDS = struct.Struct("=iid")
+"""The exit code, what of a target is executed and since when; its name follows."""
+NAMES = {target_code.FILE: "the file", target_code.REFERENCE: "the reference of"}
+
+
+class Note:
+    """What a command tells its supervisor, by memory that both share."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self.code = NO_CODE
+        self.write(0, "")
+
+    def write(self, which: int, name: str) -> None:
+        """Notes what of a target the command executes from now on; 0 for nothing."""
+        text = name.encode("utf-8", "surrogateescape")[: mmap.PAGESIZE - FIELDS.size - 1] + b"\0"
+        self._memory[FIELDS.size : FIELDS.size + len(text)] = text
+        self._which, self._since = which, time.monotonic()
+        self._pack()
+
+    def end(self, code: int) -> None:
+        """Notes the exit code of the command, whatever else happens to it."""
+        self.code = code
+        self._pack()
+
+    def _pack(self) -> None:
+        FIELDS.pack_into(self._memory, 0, self.code, self._which, self._since)
+
+    def read(self) -> tuple[int, int, float, str]:
+        """The fields, as the other process has written them last."""
+        code, which, since = FIELDS.unpack_from(self._memory)
+        name = self._memory[FIELDS.size :].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+        return code, which, since, name
+
+
+NOTE: Note | None = None
+"""What this process shares with its supervisor, where it has one."""
+
+
+def note_end(code: int) -> None:
+    """Notes the exit code of this command."""
+    if NOTE is not None:
+        NOTE.end(code)
+
+
+def first_process() -> int:
+    """The process that this command was started in: its supervisor, where it has one."""
+    return os.getpid() if NOTE is None else os.getppid()
+
+
+def supervise(complain: Callable[[str], None]) -> None:
+    """Goes on in a fork of this process, as whose supervisor this one exits; `complain` gets a line where it is ended.
+
+    No thread may run yet: it would not go on.
+    """
+    global NOTE
+    note, this = Note(), os.getpid()
+    # To look for garbage would copy what both processes share.
+    gc.freeze()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+    process = os.fork()
+    if process == 0:
+        signal_at_parents_end(signal.SIGKILL)
+        if os.getppid() != this:
+            os._exit(USAGE)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        NOTE = note
+        target_code.note_with(note.write)
+        return
+    adopt_orphans()
+    killed, status = _wait(process, note)
+    code, which, _, name = note.read()
+    end_children()
+    if code == NO_CODE:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = _explain(killed or _ending(status), which, name, number, complain)
+    os._exit(code)
+
+
+def _wait(process: int, note: Note) -> tuple[str, int]:
+    """Waits for the end of a command, and ends it where a file exceeds a limit: (that limit if any, its status)."""
+    killed, limit = "", max(total_memory() // 2, 1 << 30)
+    while True:
+        received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_SECONDS)
+        # What the terminal sends goes to the command as well.
+        if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
+            os.kill(process, received.si_signo)
+        while (ended := _collect()) is not None:
+            if ended[0] == process:
+                return killed, ended[1]
+        code, which, since, _ = note.read()
+        if code == NO_CODE and which == target_code.FILE and not killed:
+            if time.monotonic() - since > FILE_SECONDS:
+                killed = f"it takes more than {FILE_SECONDS:.0f} s"
+            elif resident(process) > limit:
+                killed = f"it holds more than {limit >> 20} MiB of memory"
+            if killed:
+                os.kill(process, signal.SIGKILL)
+
+
+def _collect() -> tuple[int, int] | None:
+    """The number and the status of a process that has ended, if any has."""
+    with suppress(ChildProcessError):
+        number, status = os.waitpid(-1, os.WNOHANG)
+        return (number, status) if number else None
+    return None
+
+
+def _ending(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def _explain(how: str, which: int, name: str, number: int, complain: Callable[[str], None]) -> int:
+    """Says what ended a command that has no exit code of its own, and which code this is; ends as others ended it."""
+    if which:
+        complain(f"{NAMES[which]} {name} ended the command that executed it: {how}")
+    elif number in {*FORWARDED, signal.SIGKILL}:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    else:
+        complain(f"what the command executed has ended it: {how}")
+    return USAGE

@@ -1,0 +1,97 @@
+"""Commands whose target's file ends the process that executes it, as a person runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from processes import has_ended
+
+from fuzz.worker.system import children
+
+FUZZ = str(Path(sys.executable).with_name("fuzz"))
+ENDINGS = {
+    "os._exit(0)": "exit status 0",
+    "os.kill(os.getpid(), signal.SIGKILL)": "SIGKILL",
+    "import indirect": "SIGSEGV",
+}
+
+
+def run_fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([FUZZ, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize(("statement", "how"), ENDINGS.items())
+def test_a_file_that_ends_its_process_is_one_line(tmp_path: Path, statement: str, how: str) -> None:
+    (tmp_path / "indirect.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    (tmp_path / "mine.py").write_text(f"import os, signal\nfrom fuzz import target\n{statement}\n")
+    done = run_fuzz(tmp_path, "drift", "mine.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    line = f"fuzz: the file {tmp_path / 'mine.py'} ended the command that executed it: {how}"
+    assert done.stderr.splitlines() == [line]
+
+
+def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path) -> None:
+    program = (
+        "import os, subprocess, time\nfrom fuzz import target\n"
+        "left = subprocess.Popen(['sleep', '600'], start_new_session=True).pid\n"
+        "open('left', 'w').write(f'{os.getpid()} {left} ')\n"
+    )
+    (tmp_path / "mine.py").write_text(f"{program}time.sleep(600)\n")
+    with subprocess.Popen([FUZZ, "drift", "mine.py"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+        while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text().endswith(" "):
+            assert running.poll() is None
+            time.sleep(0.01)
+        pids = [int(pid) for pid in (tmp_path / "left").read_text().split()]
+        assert children(running.pid) == pids[:1]
+        # Others know the command by the number of its first process.
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+    assert all(has_ended(pid) for pid in pids)
+
+
+def test_a_command_ends_with_its_supervisor_and_as_others_end_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os, time\nopen(str(os.getpid()), 'w')\ntime.sleep(600)\n")
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with subprocess.Popen([FUZZ, "drift", "mine.py"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+            while not (names := [path.name for path in tmp_path.glob("[0-9]*")]):
+                assert running.poll() is None
+                time.sleep(0.01)
+            os.kill(running.pid, number)
+            assert running.wait(60) == -number or number == signal.SIGTERM
+        assert has_ended(int(names[0]))
+        (tmp_path / names[0]).unlink()
+
+
+def test_a_file_that_forks_runs_the_command_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\nfrom fuzz import target\nos.fork()\n")
+    done = run_fuzz(tmp_path, "drift", "mine.py")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+LIMITED = """
+import runpy, sys
+from fuzz.cli import supervisor
+supervisor.{limit}
+sys.argv = ["fuzz", "drift", "mine.py"]
+runpy.run_module("fuzz", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "statement", "said"),
+    [
+        ("FILE_SECONDS = 0.5", "", "it takes more than 0 s"),
+        ("total_memory = lambda: 0", "taken = bytearray(2 << 30)", "it holds more than 1024 MiB of memory"),
+    ],
+)
+def test_a_file_has_limits_of_time_and_memory(tmp_path: Path, limit: str, statement: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(f"from fuzz import target\n{statement}\nwhile True: pass\n")
+    command = [sys.executable, "-c", LIMITED.format(limit=limit)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and done.stderr.endswith(f"{said}\n") and len(done.stderr.splitlines()) == 1
