@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from runs import run
 
+from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.oracles.examine import make_handler
@@ -19,6 +21,7 @@ from fuzz.run.findings.triage_queue import Suspect
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes import values
 from fuzz.target.loader import load
 from fuzz.triage.bug import Bug, group_for_report
 from fuzz.triage.triage import Triage
@@ -57,14 +60,24 @@ def make_run(name: str, seed: int, folder: Path) -> tuple[FindingHandler, list[S
     worker: Any = InProcessWorker(config)
     triage = Triage(target, worker, SAMPLED_ORACLES)
     options = RunOptions(text, backend="cpu", cases=CASES, seed=seed)
-    handler = FindingHandler(options, target, config, folder, {}, triage, Watcher(), 0.0, with_cross_checks=False)
-    engine, suspects = RandomEngine(target, seed), []
-    for index in range(CASES):
-        case = engine.case(index)
-        report = worker.call(Examine(case, sample_oracles(index, 1)))
-        if report.findings:
-            suspects.append(Suspect(index, case, report.findings, []))
-    return handler, suspects
+    # How many bugs there are depends on no grade.
+    handler = FindingHandler(
+        options, target, config, folder, {}, triage, Watcher(), 0.0, with_cross_checks=False, with_grades=False
+    )
+    return handler, [Suspect(index, case, findings, []) for index, case, findings in disagreements(text, seed)]
+
+
+@cache
+def disagreements(target: str, seed: int) -> list[tuple[int, Case, list[Finding]]]:
+    """Which of CASES random cases disagree, and how."""
+    engine, worker = RandomEngine(load(target), seed), InProcessWorker(WorkerConfig(target, None, "cpu"))
+    cases = [engine.case(index) for index in range(CASES)]
+    reports = [worker.call(Examine(case, sample_oracles(index, 1))) for index, case in enumerate(cases)]
+    return [
+        (index, case, one.findings)
+        for index, (case, one) in enumerate(zip(cases, reports, strict=True))
+        if one.findings
+    ]
 
 
 def find_bugs(name: str, seed: int, folder: Path) -> list[Bug]:
@@ -72,6 +85,13 @@ def find_bugs(name: str, seed: int, folder: Path) -> list[Bug]:
     handler, suspects = make_run(name, seed, folder)
     handle(handler, *suspects)
     return handler.hit_bugs
+
+
+@pytest.fixture(autouse=True)
+def few_assignments() -> Iterator[None]:
+    """The smallest values are sought among fewer, as in the other runs of these tests: no value is looked at."""
+    with patch.object(values, "MAX_ASSIGNMENTS", 100):
+        yield
 
 
 def handle(handler: FindingHandler, *suspects: Suspect) -> None:
