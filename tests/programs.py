@@ -13,15 +13,18 @@ from functools import cache
 from pathlib import Path
 
 RUNNER = """
-import json, os, runpy, sys
+import gc, json, os, runpy, sys
 import torch, triton
 import torch.fx.experimental.symbolic_shapes, triton.experimental.gluon
 from triton.runtime import cache
 from fuzz.backends import cpu
+from fuzz.worker.system import use_huge_pages
 cpu.compiler()
 getattr(cache, "triton_key", lambda: None)()
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True, warn_only=True)
+gc.freeze()
+use_huge_pages()
 for line in sys.stdin:
     path, environment = json.loads(line)
     child = os.fork()

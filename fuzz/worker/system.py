@@ -21,6 +21,14 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """mallopt's parameters: the freed memory that is kept, and the size from which a block is mapped alone."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 """prctl's options: the signal that a process gets when its parent ends; that orphans below it become its children."""
+HUGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
+"""A huge page of x86-64, and madvise's advice to move memory into huge pages at once, known to Linux from 6.1 on."""
+MANY_FORKS = 16
+"""A process of 270 MB that has forked so often would have saved by huge pages what they cost: with them, a fork and its
+end take a quarter of the processor's time."""
+COUNT_FORKS = f"from {__name__} import use_huge_pages_after; use_huge_pages_after({MANY_FORKS}); "
+"""Begins the program of a server from which processes are forked."""
+HUGE_PAGES_ALLOWED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def signal_at_parents_end(number: int) -> None:
@@ -39,6 +47,40 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def use_huge_pages() -> None:
+    """Moves the memory of this process into huge pages, where Linux can and may: a fork then copies fewer entries."""
+    with suppress(OSError):
+        if "[never]" in HUGE_PAGES_ALLOWED.read_text("ascii"):
+            return
+        madvise = ctypes.CDLL(None).madvise
+        for line in Path("/proc/self/maps").read_text("ascii", "replace").splitlines():
+            place, access, _, _, _, *path = line.split(maxsplit=5)
+            if access != "rw-p" or path not in ([], ["[heap]"]):
+                continue
+            start, end = (int(number, 16) for number in place.split("-"))
+            first = -(-start // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+            size = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES - first
+            if size > 0:
+                madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), MADV_COLLAPSE)
+
+
+def use_huge_pages_after(forks: int) -> None:
+    """Uses huge pages once this process has forked so often; processes that are forked from it count nothing."""
+    left = forks
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            use_huge_pages()
+
+    def stop() -> None:
+        nonlocal left
+        left = 0
+
+    os.register_at_fork(after_in_parent=count, after_in_child=stop)
 
 
 def resident(pid: int) -> int:

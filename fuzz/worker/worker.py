@@ -42,7 +42,7 @@ from fuzz.worker.deadline import Deadline
 from fuzz.worker.process_limits import GARBLED, WorkerProcess
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.python_process import importing_this
-from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped
+from fuzz.worker.system import COUNT_FORKS, environment, kill_server, restore_server_folder, resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
 CONTEXT = get_context("forkserver")
@@ -380,7 +380,7 @@ def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> 
 
 def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
     """Starts a new Python, which would import nothing where it does not find this package; its number."""
-    return START_PYTHON(path, [*arguments[:-1], importing_this(arguments[-1])], passed)
+    return START_PYTHON(path, [*arguments[:-1], importing_this(COUNT_FORKS + arguments[-1])], passed)
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
@@ -392,7 +392,7 @@ def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -
         return number
     try:
         close_files_but(*passed)
-        exec(arguments[-1], {})
+        exec(COUNT_FORKS + arguments[-1], {})
     except Exception:
         traceback.print_exc()
     finally:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from processes import has_ended
+
+from fuzz.worker.system import HUGE_PAGES_ALLOWED
 
 WITH_A_GPU = """
 import os, torch
@@ -57,6 +60,47 @@ def test_a_forked_server_shares_imports_and_ends_with_its_program(tmp_path: Path
     ended = subprocess.run(program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert has_ended(int(ended.stdout))
+
+
+HUGE_PAGES = """
+import os
+from multiprocessing import forkserver
+from pathlib import Path
+from fuzz.worker.system import HUGE_PAGES_ALLOWED
+from fuzz.worker.worker import Worker, {start}
+
+def huge_pages():
+    path = Path(f"/proc/{{forkserver._forkserver._forkserver_pid}}/smaps_rollup")
+    return "AnonHugePages:         0 kB" not in path.read_text()
+
+{start}("large")
+with Worker("large:make_handler", None, memory=8 << 30, timeout=120.0) as worker:
+    used = huge_pages()
+    for _ in range(16):
+        worker.stop()
+        worker.start()
+    assert worker.call("sum") == 16 << 20
+    print(used, huge_pages() or "[never]" in HUGE_PAGES_ALLOWED.read_text())
+"""
+
+
+LARGE = """
+LARGE = b"1" * (16 << 20)
+def make_handler(config):
+    return lambda request: LARGE.count(b"1")
+"""
+LINUX = tuple(int(part) for part in platform.release().split(".")[:2])
+
+
+@pytest.mark.skipif(LINUX < (6, 1) or not HUGE_PAGES_ALLOWED.is_file(), reason="this Linux has no such advice")
+@pytest.mark.parametrize("start", ["preload", "fork_server"])
+def test_a_server_that_has_forked_often_uses_huge_pages(start: str, tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(LARGE)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    program = [sys.executable, "-c", HUGE_PAGES.format(start=start)]
+    ended = subprocess.run(program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "False True\n"
 
 
 FAILING = """

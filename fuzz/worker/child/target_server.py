@@ -22,7 +22,7 @@ from typing import Any
 from fuzz.errors import UsageError
 from fuzz.worker.child.process_state import ProcessState
 from fuzz.worker.child.serve import fork_workers
-from fuzz.worker.system import children
+from fuzz.worker.system import MANY_FORKS, children, use_huge_pages_after
 
 FILES, SERVE = "files", "serve"
 """The requests: for the files of what was loaded, and to fork workers from then on, which gets no response."""
@@ -86,6 +86,7 @@ def make_handler(config: ServerConfig) -> Callable[[str], object]:
         if request == FILES:
             return files
         fork_workers()
+        use_huge_pages_after(MANY_FORKS)
         # The supervisor ends this process: one end of the pipe that would do so is never closed.
         never, _ = os.pipe()
         forkserver.main(listener.detach(), never, [])
