@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = Any
 """A numpy array or a torch tensor, as the namespace at hand makes them: int64 for bits and counters, else float64."""
 
-_ALL = (1 << 64) - 1
+ALL = (1 << 64) - 1
 MX3 = 0xBEA225F9EB34556D
 SHIFTS = (32, 29, 32, 29)
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -26,7 +26,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 def signed(x: int) -> int:
     """The 64-bit pattern x as a signed integer, the only kind that torch computes with."""
-    x &= _ALL
+    x &= ALL
     return x - (1 << 64) if x >> 63 else x
 
 
@@ -44,9 +44,9 @@ NORMAL_STEP = -48
 
 def mix(x: int) -> int:
     """mx3 of one Python integer; a bijection of 64-bit patterns."""
-    x &= _ALL
+    x &= ALL
     for shift in SHIFTS[:3]:
-        x = (x ^ x >> shift) * MX3 & _ALL
+        x = (x ^ x >> shift) * MX3 & ALL
     return x ^ x >> SHIFTS[3]
 
 

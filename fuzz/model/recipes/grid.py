@@ -79,7 +79,7 @@ class Grid:
         """The key of a stream: an integer, or where there are many seeds, one for each row."""
         if len(self.seeds) == 1:
             return counter_rng.stream_key(self.seeds[0], self.salt, stream)
-        return self.xp.table(tuple(self._keys(stream).tolist()))[self.replica]
+        return self.xp.array(self._keys(stream))[self.replica]
 
     def _keys(self, stream: int) -> np.ndarray:
         """counter_rng.stream_key of each of many seeds, int64."""
@@ -101,8 +101,8 @@ class Grid:
         if len(self.seeds) == 1:
             return then(counter_rng.mix(self.key(stream)) % bound)
         mixed = NUMPY.mix(self._keys(stream)).view(np.uint64)
-        picks = tuple(then(pick) for pick in (mixed % np.uint64(bound)).tolist())
-        return self.xp.table(picks)[self.replica]
+        picks = [then(pick) for pick in (mixed % np.uint64(bound)).tolist()]
+        return self.xp.array(np.array(picks, dtype=np.int64))[self.replica]
 
     def normal(self, at: Array, exponent: int, stream: int = 0) -> Array:
         """Nearly normal float64 of standard deviation 2^exponent, of the shape of the counters `at`."""
@@ -132,7 +132,7 @@ class Grid:
 @lru_cache(maxsize=16)
 def _words(seeds: tuple[int, ...]) -> np.ndarray:
     """Seeds as int64, kept: a plan's tensors and streams ask for the same ones again and again."""
-    array = np.array([counter_rng.signed(seed) for seed in seeds])
+    array = np.array([seed & counter_rng.ALL for seed in seeds], dtype=np.uint64).view(np.int64)
     array.flags.writeable = False
     return array
 

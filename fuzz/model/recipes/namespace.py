@@ -26,6 +26,10 @@ class Namespace(ABC):
         """These integers as an array; the same object each time, not to be changed."""
 
     @abstractmethod
+    def array(self, values: np.ndarray) -> Array:
+        """These int64 as an array, which may be the same one."""
+
+    @abstractmethod
     def lanes(self, count: int) -> Array:
         """The first `count` of counter.LANES, of shape (count, 1, 1)."""
 
@@ -66,6 +70,9 @@ class NumpyNamespace(Namespace):
 
     def table(self, values: tuple[int, ...]) -> Array:
         return _table(values)
+
+    def array(self, values: np.ndarray) -> Array:
+        return values
 
     def lanes(self, count: int) -> Array:
         return _LANES[:count]

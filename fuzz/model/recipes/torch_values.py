@@ -37,6 +37,9 @@ class TorchNamespace(Namespace):
     def table(self, values: tuple[int, ...]) -> Array:
         return _table(values, self.device)
 
+    def array(self, values: np.ndarray) -> Array:
+        return torch.from_numpy(values).to(self.device)
+
     def lanes(self, count: int) -> Array:
         return _table(LANES, self.device)[:count].reshape(-1, 1, 1)
 
