@@ -227,7 +227,13 @@ COLD void shuffle(i64 seed, void *array, i64 size, i64 before, i64 count, i64 af
         for (i64 outer = 0; outer < before; outer++) {
             char *one = (char *)array + (outer * count + last) * after * size;
             char *two = (char *)array + (outer * count + other) * after * size;
-            for (i64 k = 0; k < after * size; k++) { const char kept = one[k]; one[k] = two[k], two[k] = kept; }
+            i64 k = 0;
+            for (; k + 4 <= after * size; k += 4) {
+                const u32 kept = READ(u32, one + k);
+                WRITE(u32, one + k, READ(u32, two + k));
+                WRITE(u32, two + k, kept);
+            }
+            for (; k < after * size; k++) { const char kept = one[k]; one[k] = two[k], two[k] = kept; }
         }
     }
 }
