@@ -280,7 +280,8 @@ def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group
     """The rows of replicas of one stack in which a sampled oracle finds something, each in its share of them."""
     by_names: dict[tuple[str, ...], list[Examination]] = {}
     for exam in exams:
-        by_names.setdefault(group.sampled[exam.row], []).append(exam)
+        if names := group.sampled[exam.row]:
+            by_names.setdefault(names, []).append(exam)
     checks = []
     for oracle in oracles:
         some = [exam for names, share in by_names.items() if oracle.name in names for exam in share]
