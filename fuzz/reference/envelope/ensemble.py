@@ -34,6 +34,8 @@ class EnsembleTensor(RuleTensor):
     """Of a state of a linear recurrence, the steps behind it."""
     is_dot: bool = False
     """Whether its elements are sums of products, or elementwise functions of such sums; kept by the mode."""
+    terms: int = 0
+    """Of a matrix product, moved or scaled or summed, how many products add up to an element."""
     minuend: Tensor | None = None
     """Of a difference of sums of products, the stacked tensor from which something was subtracted."""
     exponent: Tensor | None = None
@@ -47,7 +49,12 @@ class EnsembleTensor(RuleTensor):
 @lru_cache(maxsize=1024)
 def is_elementwise(func: OpOverload) -> bool:
     """Whether each element of an operation's result comes from one element of each operand, wherever that lay."""
-    return func.is_view or torch.Tag.pointwise in func.tags or func.overloadpacket in MOVES
+    return torch.Tag.pointwise in func.tags or moves_elements(func)
+
+
+def moves_elements(func: OpOverload) -> bool:
+    """Whether each element of an operation's result is one of its first operand's."""
+    return func.is_view or func.overloadpacket in MOVES
 
 
 MOVES = {getattr(aten, name) for name in "_unsafe_view _reshape_copy clone _to_copy tril triu flip roll".split()}
@@ -90,11 +97,14 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         out = super().__torch_dispatch__(func, types, args, kwargs)
         if self._has_dots and type(out) is EnsembleTensor and is_elementwise(func):
             out.is_dot |= any(type(x) is EnsembleTensor and x.is_dot for x in args)
+            if moves_elements(func) and type(args[0]) is EnsembleTensor:
+                out.terms = args[0].terms
         return out
 
-    def mark_dot(self, t: EnsembleTensor) -> EnsembleTensor:
-        """Say of a result that its elements are sums of products."""
+    def mark_dot(self, t: EnsembleTensor, terms: int = 0) -> EnsembleTensor:
+        """Say of a result that its elements are sums of products, of a matrix product also of how many."""
         t.is_dot = self._has_dots = True
+        t.terms = terms
         return t
 
     def lift_tensor(self, t: Tensor) -> Tensor:

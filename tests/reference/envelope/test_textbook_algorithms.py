@@ -157,11 +157,17 @@ def test_elementwise_references_do_not_perturb_their_inputs(ratio: Any) -> None:
     assert worst(sine, moved, x, ratio) > 100
 
 
-@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addbmm"])
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addbmm", "a @ b + start", "start - a @ -b"])
 def test_a_matrix_product_may_begin_with_what_is_added_to_it(name: str, ratio: Any) -> None:
+    batched = ("baddbmm", "addbmm")
+
     def reference(x: torch.Tensor) -> dict[str, torch.Tensor]:
-        left = x[1:].view((5, 35) if name == "addmm" else (3, 5, 35))
-        right = torch.full((35, 2) if name == "addmm" else (3, 35, 2), 0.9)
+        left = x[1:].view((3, 5, 35) if name in batched else (5, 35))
+        right = torch.full((3, 35, 2) if name in batched else (35, 2), 0.9)
+        if name == "a @ b + start":
+            return {"y": left @ right + x[0]}
+        if name == "start - a @ -b":
+            return {"y": x[0] - (left @ -right)}
         return {"y": getattr(torch, name)(x[0], left, right)}
 
     def from_the_start(x: Array) -> Array:
@@ -173,9 +179,21 @@ def test_a_matrix_product_may_begin_with_what_is_added_to_it(name: str, ratio: A
         return np.repeat(sums.reshape(-1, 5, 1) if name == "baddbmm" else sums.reshape(5, 1), 2, -1)
 
     # Half a unit in the last place of the start is 256: no product changes it.
-    x = np.concatenate([[F(2**32)], np.full(5 * 35 * (1 if name == "addmm" else 3), F(282))]).astype(F)
+    x = np.concatenate([[F(2**32)], np.full(5 * 35 * (3 if name in batched else 1), F(282))]).astype(F)
     assert 0.3 < worst(reference, from_the_start, x, ratio) <= 1
     assert worst(reference, lambda x: from_the_start(x) * F(1 - 2.0**-16), x, ratio) > 1
+
+
+def test_no_sum_begins_with_what_is_added_to_each_of_its_copies(ratio: Any) -> None:
+    """Of a bias that a product of matrices is broadcast to, and of a number such as an epsilon."""
+    x = np.concatenate([[F(2**32)], np.full(35, F(282))]).astype(F)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x[1:].view(1, 35) @ torch.full((35, 1), 0.9)
+
+    for reference in (lambda x: {"y": product(x) + x[0].expand(2, 2)}, lambda x: {"y": product(x) + 2.0**32}):
+        shape = tuple(reference(torch.from_numpy(x))["y"].shape)
+        assert worst(reference, lambda x, shape=shape: np.full(shape, x[0]), x, ratio) > 1
 
 
 def test_ties_and_decisions_are_those_of_the_unperturbed_inputs() -> None:

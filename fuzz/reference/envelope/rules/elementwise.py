@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
 
 __all__ = ["is_rounded_constant", "register"]
@@ -104,11 +104,23 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     products = _product(x, t), _product(y, t)
     if products[0] is not None or products[1] is not None:
         recurrence = take_step(noise, t, terms, products)
+    for term, other in ((x, terms[1]), (y, terms[0])):
+        if type(term) is EnsembleTensor and term.terms > 1 and isinstance(other, Tensor) and term.shape == t.shape[1:]:
+            begin_with(mode, t, other, term.terms)
     out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
     out.recurrence = recurrence
     if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.is_dot and x.shape == out.shape:
         out.minuend = x.stacked
     return out
+
+
+def begin_with(mode: EnsembleMode, t: Tensor, start: Tensor, terms: int) -> None:
+    """Perturb a stacked sum t of `terms` products and a start, which the sum may begin with, as with a layer's bias.
+
+    Each addition of a product then rounds at the size of the start: twice what a sum of so many equal terms loses.
+    """
+    size = start.to(t.dtype).abs().expand_as(t).contiguous()
+    mode.noise.add_error_(t, size, rounding_steps(2 * terms))
 
 
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
@@ -131,6 +143,8 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     out = wrap(mode, t)
     if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
         out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
+    if type(x) is EnsembleTensor and not isinstance(y, Tensor):
+        out.terms = x.terms
     return keep_exponent(out, args)
 
 

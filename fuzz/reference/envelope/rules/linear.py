@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import added_matmul, aten, rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, map_members, wrap, wrap_all
+from fuzz.reference.dispatch import added_matmul, rounds
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
 from fuzz.reference.envelope.summation import tree_steps
 
@@ -80,36 +80,28 @@ def _stacked(mode: EnsembleMode, x: Any) -> Tensor:
 @rounds
 def matmul(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
-    return mode.mark_dot(wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]))))
+    a, b = _stacked(mode, args[0]), _stacked(mode, args[1])
+    return mode.mark_dot(wrap(mode, multiply(mode, a, b)), a.shape[-1])
 
 
 @rounds
 def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
     t = multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]).unsqueeze(-1))
-    return mode.mark_dot(wrap(mode, t.squeeze(-1)))
+    return mode.mark_dot(wrap(mode, t.squeeze(-1)), args[1].shape[-1])
 
 
 @rounds
 def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
     a, b = _stacked(mode, args[0]).unsqueeze(-2), _stacked(mode, args[1]).unsqueeze(-1)
-    return mode.mark_dot(wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1)))
+    return mode.mark_dot(wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1)), a.shape[-1])
 
 
 @rounds
-def add_matmul(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product, where self may be what the sum begins with.
-
-    Each addition of a product then rounds at the size of self: twice what a sum of so many equal terms loses.
-    """
-    start, a, beta = args[0], args[1], kwargs.get("beta", 1)
-    out = added_matmul(mode, func, args, kwargs)
-    if beta and out.is_floating_point():
-        terms = a.shape[0] * a.shape[-1] if func is aten.addbmm.default else a.shape[-1]
-        first = (align((start, out), mode.noise.rows)[0].abs() * abs(beta)).expand_as(out.stacked).contiguous()
-        mode.noise.add_error_(out.stacked, first, rounding_steps(2 * terms) if terms > 1 else 0.0)
-    return out
+def add_product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm, addmv, addbmm, baddbmm: a matrix product and an addition."""
+    return added_matmul(mode, func, args, kwargs)
 
 
 def absolute(x: Any) -> Any:
@@ -185,7 +177,7 @@ def register() -> None:
     RULES.register(matmul, "mm.default", "bmm.default")
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
-    RULES.register(add_matmul, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
+    RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(apply_linear(convolution_terms, is_product=True), "convolution.default")
     RULES.register(apply_linear(terms, is_product=True), "convolution_backward")
     for name in LINEAR.split():

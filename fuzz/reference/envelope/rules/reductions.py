@@ -69,6 +69,7 @@ def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     if args[0].exponent is not None:
         x = exponentials_again(mode, x, args[0].exponent)
     out = wrap(mode, total(mode, x, dims, keepdim))
+    out.terms = args[0].terms * (args[0].numel() // max(out.numel(), 1))
     return out if args[0].product is None else mode.mark_dot(out)
 
 
