@@ -258,6 +258,23 @@ def test_rounding_to_decimals_rounds_twice_more(decimals: int, ratio: Any) -> No
     assert float(ratio(wrong, expected)) > 1
 
 
+@pytest.mark.parametrize("rounding_mode", ["floor", "trunc"])
+def test_floors_of_quotients_are_of_rounded_ones(rounding_mode: str, ratio: Any) -> None:
+    """As torch divides: in bfloat16 32.88 is 33 before it is rounded down."""
+    x, y = (values.flatten().bfloat16() for values in torch.meshgrid(torch.arange(128.0, 256), torch.arange(3, 8, 1 / 32), indexing="ij"))
+    near = (x / y == 33) & (x.double() / y.double() < 32.9)
+    x, y = x[near], y[near]
+    got = torch.div(x / y, 1, rounding_mode=rounding_mode)
+    inputs, precision = {"x": x, "y": y}, make_precision("libm", "bfloat16")
+
+    def reference(x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": torch.div(x, y, rounding_mode=rounding_mode)}
+
+    assert float(ratio(got, evaluate(reference, inputs, precision, members=20)["y"])) <= 1
+    halves = {"x": torch.tensor([5.0, 93.0]), "y": torch.tensor([2.0, 2.0])}
+    assert float(ratio(torch.tensor([3.0, 46.0]), evaluate(reference, halves, precision, members=20)["y"])) > 1
+
+
 def log_softmax(x: torch.Tensor) -> dict[str, torch.Tensor]:
     """Rows."""
     return {"y": torch.log_softmax(x, -1)}

@@ -150,7 +150,7 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
 
 @rounds
 def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """div: the backend's error of a division; floor and trunc are taken of the rounded quotient."""
+    """div: the backend's error of a division; floor and trunc of the quotient are as those of any rounded number."""
     noise = mode.noise
     x, y = align(args[:2], noise.rows)
     rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
@@ -159,7 +159,10 @@ def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
         return wrap(mode, torch.div(x, y, rounding_mode=rounding_mode))
     constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
     noise.round_(t, 2 * noise.precision.error("div").base + constants)
-    return wrap(mode, t if rounding_mode is None else t.floor_() if rounding_mode == "floor" else t.trunc_())
+    if rounding_mode is None:
+        return wrap(mode, t)
+    quotient = noise.widen(t)
+    return wrap(mode, quotient.floor() if rounding_mode == "floor" else quotient.trunc())
 
 
 def _floating(x: Any) -> bool:
