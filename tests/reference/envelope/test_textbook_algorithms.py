@@ -261,7 +261,8 @@ def test_rounding_to_decimals_rounds_twice_more(decimals: int, ratio: Any) -> No
 @pytest.mark.parametrize("rounding_mode", ["floor", "trunc"])
 def test_floors_of_quotients_are_of_rounded_ones(rounding_mode: str, ratio: Any) -> None:
     """As torch divides: in bfloat16 32.88 is 33 before it is rounded down."""
-    x, y = (values.flatten().bfloat16() for values in torch.meshgrid(torch.arange(128.0, 256), torch.arange(3, 8, 1 / 32), indexing="ij"))
+    grid = torch.meshgrid(torch.arange(128.0, 256), torch.arange(3, 8, 1 / 32), indexing="ij")
+    x, y = (values.flatten().bfloat16() for values in grid)
     near = (x / y == 33) & (x.double() / y.double() < 32.9)
     x, y = x[near], y[near]
     got = torch.div(x / y, 1, rounding_mode=rounding_mode)
