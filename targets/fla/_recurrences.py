@@ -286,6 +286,21 @@ def low_rank(q, k, v, read, write, *, initial, ends, scale, keep, gate=None, rev
     return dict(y=y, final=final) if keep else dict(y=y)
 
 
+class LogAdd(torch.autograd.Function):
+    """The logarithm of a sum of two exponentials, whose gradients are the shares, by differences from the rounded sum."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        total = torch.maximum(x, y) + (-(x - y).abs()).exp().log1p()
+        ctx.save_for_backward(x, y, total)
+        return total
+
+    @staticmethod
+    def backward(ctx, dtotal):
+        x, y, total = ctx.saved_tensors
+        return dtotal * (x - total).exp(), dtotal * (y - total).exp()
+
+
 def cumulative(s, ends):
     """Exponentials (B, T, ..) as shares of their sum from the beginning on, and what each place keeps, as logarithms."""
     if ends is not None:
@@ -294,7 +309,6 @@ def cumulative(s, ends):
         return tuple(torch.cat(part, 1) for part in zip(*parts, strict=True))
     sums = [s[:, 0]]
     for place in range(1, s.shape[1]):
-        last, x = sums[-1], s[:, place]
-        sums.append(torch.maximum(last, x) + (-(last - x).abs()).exp().log1p())
+        sums.append(LogAdd.apply(sums[-1], s[:, place]))
     total = torch.stack(sums, 1)
     return (s - total).exp(), torch.cat([torch.zeros_like(total[:, :1]), total[:, :-1] - total[:, 1:]], 1)

@@ -122,3 +122,20 @@ def test_the_gradient_of_a_large_logit_keeps_its_digits(monkeypatch: pytest.Monk
     torch.testing.assert_close(y.tolist(), [-700.0, -50.0, -math.log(2), -near, -far], rtol=1e-12, atol=0)
     assert x.grad is not None
     torch.testing.assert_close(x.grad.tolist(), [1.0, 1.0, 0.5, near, far], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("shift", [240.0, 253.79478])
+def test_shares_may_be_of_the_rounded_logarithm_of_their_sum(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels keep log(exp(s0) + exp(s1)) and compute exp(s - that) in both directions: near 256 a unit is 3e-5."""
+    cumulative = import_formulas("_recurrences", monkeypatch).cumulative
+    s = torch.tensor([shift, shift + 3.13])
+    first, second = (s - torch.logaddexp(*s)).exp()
+
+    def reference(s: torch.Tensor) -> dict[str, torch.Tensor]:
+        return dict(share=cumulative(s.view(1, 2, 1), None)[0].view(2))
+
+    precision = make_precision("libm")
+    expected = evaluate_backward(reference, dict(s=s), dict(share=torch.ones(2)), ["s"], precision, members=20)["ds"]
+    assert not compare_elements(torch.stack([-first * second, second - second * second]), expected, precision).wrong
+    exact = math.exp(-3.13) / (1 + math.exp(-3.13)) ** 2
+    torch.testing.assert_close(expected.value.tolist(), [-exact, exact], rtol=1e-5, atol=0)
