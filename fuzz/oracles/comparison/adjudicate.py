@@ -18,7 +18,7 @@ from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs, whole_reference
 from fuzz.oracles.comparison.interval_adjudication import adjudicate_by_intervals
 from fuzz.oracles.comparison.long_sums import find_wrong_together
-from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
+from fuzz.oracles.comparison.reference_error import perturb_problem, reference_much_worse, suspect_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import SAFETY, Expected, Precision, Reference
 from fuzz.target.contract import ENVELOPE, Contract
@@ -207,7 +207,7 @@ def evaluate_exact_outputs(
     if rows is not None:
         arguments = select_rows(exam, index, arguments, rows)
     if perturbation is not None:
-        arguments = perturb_inputs(arguments, perturbation)
+        reference, arguments = perturb_problem(reference, arguments, perturbation)
     limits: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
     if exam.target.exact is not None:
         exact = evaluate_elementwise(exam.target.exact, arguments, **limits)
@@ -229,17 +229,6 @@ def exact_reference(exam: Examination, index: int) -> tuple[Reference, dict[str,
 def as_float64(x: torch.Tensor) -> torch.Tensor:
     """Floating tensors as float64, which holds their values."""
     return x.double() if x.is_floating_point() else x
-
-
-def perturb_inputs(inputs: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Floating inputs changed by up to 2^-48 of themselves, at random."""
-    generator = torch.Generator().manual_seed(seed)
-    perturbed = dict(inputs)
-    for name, x in inputs.items():
-        if isinstance(x, torch.Tensor) and x.is_floating_point():
-            noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-            perturbed[name] = torch.where(torch.isfinite(x), x * (1 + noise * 2.0**-48), x)
-    return perturbed
 
 
 def to_float64(exact: np.ndarray[Any, Any]) -> torch.Tensor:

@@ -7,18 +7,24 @@ is large against the output: a kernel that works in float32 has no business bein
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.reference.envelope import UNIT64, Expected, Precision
+from fuzz.reference.envelope import UNIT64, Expected, Precision, Reference
 
 COARSE = 2.0**-6
 """Error relative to the output from which on a value tells little about it: bfloat16 rounds to 2^-9."""
 NEAR_REFERENCE = 64.0
 """How many times float64's own error, as few members see it, an output may be from the reference."""
+LAST_DIGITS = 2.0**-48
+"""By how much of themselves inputs are perturbed to see how well conditioned a problem is."""
+CLAMPS = ("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")
 BETTER = 16.0
 """How much nearer to the exact value than the reference an output has to be."""
 
@@ -51,7 +57,48 @@ def least(name: str) -> float:
 
 
 def reference_much_worse(output: torch.Tensor, expected: Expected, exact: torch.Tensor) -> torch.Tensor:
-    """Elements whose reference is wrong and whose output is much better, by their exact values as doubles."""
-    error = (expected.value - exact).abs()
-    better = (output.to(exact.device).double() - exact).abs() * BETTER <= error
-    return better & (error > COARSE * exact.abs()) & torch.isfinite(exact)
+    """Elements whose reference is wrong and whose output is right, by their exact values as doubles.
+
+    Where the output is no value either, such as the 0 that float32 makes of a difference, it is near by chance.
+    """
+    error, size = (expected.value - exact).abs(), COARSE * exact.abs()
+    own = (output.to(exact.device).double() - exact).abs()
+    return (own * BETTER <= error) & (own <= size) & (error > size) & torch.isfinite(exact)
+
+
+def perturb_problem(reference: Reference, inputs: Mapping[str, Any], seed: int) -> tuple[Reference, dict[str, Any]]:
+    """Floating inputs changed by up to `LAST_DIGITS` of themselves, and a reference that clamps to bounds changed so.
+
+    Inputs beyond a bound cannot move what is computed of them, and sums of them would seem to be better conditioned
+    than they are.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    perturbed = dict(inputs)
+    for name, x in inputs.items():
+        if isinstance(x, torch.Tensor) and x.is_floating_point():
+            perturbed[name] = torch.where(torch.isfinite(x), x * _near_one(x.shape, generator), x)
+
+    def moved(**arguments: Any) -> Mapping[str, torch.Tensor]:
+        with MovedBounds(seed):
+            return reference(**arguments)
+
+    return moved, perturbed
+
+
+class MovedBounds(TorchFunctionMode):
+    """Perturbs what is clamped to a bound."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") not in CLAMPS or not out.is_floating_point():
+            return out
+        return torch.where(out == args[0], out, out * _near_one(out.shape, self.generator))
+
+
+def _near_one(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    """Factors that change the last digits of doubles."""
+    return 1 + (torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1) * LAST_DIGITS
