@@ -108,7 +108,10 @@ def why_not_graded(declaration: Declaration) -> str:
     seeds = {f"y{place}": torch.rand(resolve(tuple(texts), sizes)) for place, texts in declaration.outputs.items()}
 
     def reference(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        return results_of(declaration, tensors, nullcontext())
+        outputs = results_of(declaration, tensors, nullcontext())
+        if narrow := [str(one.dtype) for one in outputs.values() if one.dtype != torch.float64]:
+            raise TypeError(f"its results are of {narrow[0]}, whatever its arguments are")
+        return outputs
 
     joint = with_gradients(reference, tuple(seeds), tuple(inputs)) if declaration.gradients else reference
     given = {COTANGENT + name: seed for name, seed in seeds.items()} if declaration.gradients else {}

@@ -190,7 +190,8 @@ class Term(torch.autograd.Function):
 
 def tame(x):
     """Values whose cubes have squares."""
-    return x.clamp(-(2.0**20), 2.0**20)
+    most = min(2.0**20, torch.finfo(x.dtype).max)
+    return x.clamp(-most, most)
 
 
 def poly_norm_reference(x, weight, bias, eps, inplace, module):

@@ -9,8 +9,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.releases import ROOT
+from fuzz.target.loader import load_module
 
 
 class Older:
@@ -57,3 +59,10 @@ def test_what_a_release_documents_narrower_is_refused(helpers: ModuleType) -> No
 @pytest.mark.parametrize("asked", [{"scaled": False}, {"scale": 1.0}, {"in_place": True}, {"in_place": False}])
 def test_what_leaves_the_value_as_it_was_is_left_out(helpers: ModuleType, asked: dict[str, Any]) -> None:
     assert helpers.applied("norm:Norm", x=3, **asked) == (3,)
+
+
+def test_values_that_a_narrow_format_holds_need_no_limit() -> None:
+    """2^20 is beyond float16's range, in which torch refuses it as a bound."""
+    norms = load_module(Path(ROOT, "targets", "liger", "norms.py"))
+    assert norms.tame(torch.tensor([65504.0, -65504.0], dtype=torch.half)).tolist() == [65504.0, -65504.0]
+    assert norms.tame(torch.tensor([2.0**30, -(2.0**30)])).tolist() == [2.0**20, -(2.0**20)]

@@ -69,6 +69,7 @@ def test_what_cannot_be_declared_is_left_out(sample):
         (info("nn.functional.adaptive_max_pool2d", (torch.rand(1, 3, 5, 6), [2, 3], {})), ""),
         (info("linalg.lu_factor", (torch.rand(3, 3), {})), "no rule says how"),
         (info("nn.functional.fractional_max_pool2d", (torch.rand(1, 4, 9, 9), 3, {"output_size": 2})), "random"),
+        (info("float", (torch.rand(3), {})), "torch.float32, whatever"),
     ],
     ids=lambda part: getattr(part, "name", ""),
 )
