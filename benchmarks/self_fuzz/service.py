@@ -75,10 +75,10 @@ def check_service(data: bytes) -> None:
 
 def check_answer(client: TestClient, path: str) -> None:
     """An error of the service is raised here by the client."""
-    answer = client.get(path, headers={"Accept": "escaping/html"})
+    answer = client.get(path, headers={"Accept": "text/html"})
     assert answer.status_code in (200, 404, 409, 422), f"{path}: {answer.status_code}"
     kind, text = answer.headers["content-type"], answer.content.decode("utf-8")
-    if kind.startswith("escaping/html"):
+    if kind.startswith("text/html"):
         assert not (markup := Markup(text).foreign), f"{path}: {markup}"
     elif kind.startswith("application/json"):
         json.loads(text, parse_constant=refuse_constant)

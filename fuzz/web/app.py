@@ -109,7 +109,7 @@ def add_streams(app: FastAPI) -> None:
         if request.app.state.streams >= MAX_STREAMS:
             raise StarletteHTTPException(503, "too many pages are open")
         lines = stream(request, service)
-        return StreamingResponse(lines, media_type="escaping/event-stream", headers={"x-accel-buffering": "no"})
+        return StreamingResponse(lines, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def add_login(app: FastAPI) -> None:
@@ -175,4 +175,4 @@ def error_response(request: Request, status: int, text: str, headers: dict[str, 
 
 
 def wants_page(request: Request) -> bool:
-    return "escaping/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")

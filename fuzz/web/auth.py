@@ -196,7 +196,7 @@ def add_security_headers(send: Send) -> Send:
 
 def refusal_response(method: str, headers: Headers, status: int, reason: str) -> Response:
     """The reason as JSON; a browser that is not logged in is led to the login page."""
-    if status == 401 and method == "GET" and "escaping/html" in headers.get("accept", ""):
+    if status == 401 and method == "GET" and "text/html" in headers.get("accept", ""):
         return RedirectResponse(LOGIN, status_code=303)
     challenge = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse({"detail": reason}, status_code=status, headers=challenge)

@@ -126,7 +126,7 @@ def test_an_entry_that_links_out_of_the_corpus_is_none(
 
 def test_an_entry_is_shown_as_text_never_as_a_page(client: TestClient, files: ServiceFiles) -> None:
     answer = client.get(f"/api/corpus/{files.key}")
-    assert answer.headers["content-type"].startswith("escaping/plain")
+    assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text == files.entry.read_text()
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_entry_is_told(client: TestClient, files: ServiceFiles
     service.corpus_index.invalidate()
     assert client.get("/findings/broken").status_code == 200
     assert "broken" in client.get("/corpus").text
-    assert client.get("/findings/broken/study", headers={"Accept": "escaping/html"}).status_code == 404
+    assert client.get("/findings/broken/study", headers={"Accept": "text/html"}).status_code == 404
 
 
 def test_pages_hold_hostile_names_as_text(
@@ -148,7 +148,7 @@ def test_pages_hold_hostile_names_as_text(
         "/nowhere",
     ]
     for path in pages:
-        answer = client.get(path, headers={"Accept": "escaping/html"})
+        answer = client.get(path, headers={"Accept": "text/html"})
         tags = Tags(answer.text)
         assert answer.status_code in (200, 404) and "img" not in tags.found and tags.handlers == []
         assert not re.search(r"<script(?! src=\"/static/)", answer.text)
@@ -179,7 +179,7 @@ def test_the_page_of_an_entry_that_is_being_replaced_looks_again(
 ) -> None:
     files.entry.unlink()
     service.corpus_index.invalidate()
-    page = {"accept": "escaping/html"}
+    page = {"accept": "text/html"}
     answer = client.get(f"/findings/{files.key}", headers=page)
     assert (answer.status_code, answer.headers["retry-after"]) == (404, "3")
     assert '<meta http-equiv="refresh" content="3">' in answer.text and "looked for again in 3 s" in answer.text
@@ -217,7 +217,7 @@ def test_a_study_holds_plots_and_the_script(client: TestClient, files: ServiceFi
     assert "dx: error by element" in text and "dx: ULP against x" in text
     script = client.get(f"/api/findings/{files.key}/script")
     compile(script.text, "script", "exec")
-    assert script.headers["content-type"].startswith("escaping/plain") and len(service.plot_cache.results) == 1
+    assert script.headers["content-type"].startswith("text/plain") and len(service.plot_cache.results) == 1
 
 
 def test_targets_load_only_from_configured_folders(

@@ -50,7 +50,7 @@ def test_with_a_token_nothing_is_answered_without_it(make_client: MakeClient, mo
 
 def test_a_browser_is_led_to_the_login_and_stays_logged_in(make_client: MakeClient) -> None:
     client = make_client(token=TOKEN)
-    led = client.get("/findings", headers={"Accept": "escaping/html"})
+    led = client.get("/findings", headers={"Accept": "text/html"})
     assert (led.status_code, led.headers["location"]) == (303, "/login")
     shown = client.get("/login")
     assert shown.status_code == 200 and "script" not in shown.text and "/static" not in shown.text
@@ -104,7 +104,7 @@ def test_a_login_without_a_token_set_lets_nobody_in(client: TestClient) -> None:
 
 
 CHANGES: list[tuple[dict[str, str], int]] = [
-    ({"Content-Type": "escaping/plain"}, 415),
+    ({"Content-Type": "text/plain"}, 415),
     ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
     ({"Content-Type": "multipart/form-data; boundary=application/json"}, 415),
     ({"Content-Type": "application/json", "Origin": "http://evil.example"}, 403),

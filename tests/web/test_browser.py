@@ -153,7 +153,7 @@ def test_what_failed_once_is_tried_again(browser: Browser, tmp_path: Path, entry
         answers = iter(
             [{"status": 503, "body": "busy"}, {"body": "<p data-retry='1'>hung</p>"}, {"body": "<b>drawn</b>"}]
         )
-        page.route("**/study", lambda route: route.fulfill(content_type="escaping/html", **next(answers)))
+        page.route("**/study", lambda route: route.fulfill(content_type="text/html", **next(answers)))
         page.goto(f"{address}/findings/{key}")
         expect(page.locator("[data-load]")).to_contain_text("tried again in")
         expect(page.locator("[data-load] b")).to_have_text("drawn")

@@ -144,7 +144,7 @@ def test_pages_show_what_was_sent_as_text(judging: TestClient) -> None:
     key = sent.json()["id"]
     wait_for(lambda: judging.get(f"/api/judge/{key}").json(), "judged")
     for path in ("/judgements", f"/judgements/{key}"):
-        answer = judging.get(path, headers={"Accept": "escaping/html"})
+        answer = judging.get(path, headers={"Accept": "text/html"})
         assert answer.status_code == 200 and "<img" not in answer.text and "<script>alert" not in answer.text
         assert "&lt;script&gt;alert(1)" in answer.text
     assert f'href="/judgements/{key}"' in judging.get("/judgements").text

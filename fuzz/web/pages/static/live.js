@@ -51,9 +51,9 @@ async function refresh() {
   if (fetching) { again = true; return; }
   fetching = true;
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "escaping/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(answer.statusText || answer.status);
-    const fresh = new DOMParser().parseFromString(await answer.text(), "escaping/html");
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const before = keys();
     const parts = fresh.querySelectorAll("[data-live]");
     document.querySelectorAll("[data-live]").forEach((part, place) => {
@@ -103,11 +103,11 @@ if (document.querySelector("[data-live]")) {
 async function load(part, tries) {
   let seconds = 0;
   try {
-    const answer = await fetch(part.dataset.load, { headers: { Accept: "escaping/html" } });
+    const answer = await fetch(part.dataset.load, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(answer.statusText || answer.status);
     // A smaller case has replaced the page's: the page of that one is opened.
     if (answer.redirected) { location.replace(answer.url.replace(/\/study$/, "")); return; }
-    const made = new DOMParser().parseFromString(await answer.text(), "escaping/html");
+    const made = new DOMParser().parseFromString(await answer.text(), "text/html");
     part.replaceChildren(...made.body.childNodes);
     seconds = Number(part.querySelector("[data-retry]")?.dataset.retry ?? 0);
     tries = 0;
