@@ -16,7 +16,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from itertools import product
@@ -222,6 +222,14 @@ def can_be_differentiated(results: list[torch.Tensor]) -> bool:
     return True
 
 
+def takes(
+    declaration: Declaration, sizes: Mapping[str, int], dtype: torch.dtype, outputs: Iterable[str], gradients: bool
+) -> bool:
+    """Whether the operation takes a dtype, and its derivative too where it has one."""
+    results = attempt(declaration, sizes, dtype)
+    return results is not None and (not gradients or can_be_differentiated([results[int(place)] for place in outputs]))
+
+
 def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> Declaration | None:
     """The declaration with its dims, dtypes and outputs; None where it cannot be run or its shapes are not simple.
 
@@ -251,7 +259,7 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
     if not outputs or any(first.dtype not in (torch.float32,) for first in seen[0][1] if first.is_floating_point()):
         return None
     gradients = can_be_differentiated([seen[0][1][int(place)] for place in outputs])
-    fits = [name for name in DTYPES if attempt(declaration, seen[0][0], getattr(torch, name)) is not None]
+    fits = [name for name in DTYPES if takes(declaration, seen[0][0], getattr(torch, name), outputs, gradients)]
     fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
     declared = Declaration(**fields)
     return replace(declared, dims=raise_dims(declared))

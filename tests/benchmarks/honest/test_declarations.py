@@ -40,6 +40,14 @@ def test_an_operation_without_a_derivative_is_compared_without_gradients():
     assert not made.gradients
 
 
+def test_a_dtype_without_a_derivative_is_left_out():
+    """Of the Bessel function i1 in half precision torch has the value alone."""
+    (made,) = declare(info("special.i1", (torch.rand(3), {})))
+    assert torch.special.i1(torch.ones(1, dtype=torch.half)).isfinite().all()
+    assert made.gradients
+    assert made.dtypes == ("float32",)
+
+
 def test_a_dim_that_an_argument_fixes_is_not_free():
     (made,) = declare(info("nn.functional.layer_norm", (torch.rand(4, 3), [3], {"eps": 0.5})))
     assert made.dims == {"D0": (3, 3), "D1": (1, 65536)}
