@@ -31,6 +31,8 @@ __all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_s
 
 SAFETY: Final = 4.0
 """How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
+LOWEST_EXPONENT: Final = 16.0
+"""So far below the largest one members meet an exponent that is uncertain: e^-16 is near 2^-24."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
 
@@ -216,6 +218,29 @@ class MemberNoise:
         moved = first + SAFETY * spread * sides.view(-1, *(1,) * (t.dim() - 1))
         stack.index_copy_(members, places, torch.where(torch.isfinite(some) & (spread < 1), moved, some))
         return wide
+
+    def scatter_exponents(self, t: Tensor) -> Tensor:
+        """Exponents, in half of the elements of members that perturb steps anywhere below the largest that they reach.
+
+        Where an exponent is uncertain by 1 or more, the exponential is 0 in nearly all members, or that of the largest.
+        What lies between, such as the gradient of a softmax whose largest elements are near each other, none meets.
+        """
+        steps = self.step_rows
+        if not self.is_thorough or not steps:
+            return t
+        scattered = t.clone()
+        stack, members = self.by_replica(scattered), 1 if self.replicas > 1 else 0
+        first, places = stack.narrow(members, 0, 1), torch.tensor(steps, device=t.device)
+        some = stack.index_select(members, places)
+        reach = SAFETY * (some - first).abs().amax(members, True).nan_to_num(0.0, 0.0, 0.0)
+        uncertain = (reach >= SAFETY) & torch.isfinite(some)
+        if not bool(uncertain.any()):
+            return t
+        largest = torch.minimum(first + reach, torch.maximum(some, first).amax(members, True).clamp(min=0.0))
+        drawn = torch.rand(len(steps), *t.shape[1:], generator=torch.Generator().manual_seed(self.offset)).to(t) * 2 - 1
+        below = torch.maximum(largest - LOWEST_EXPONENT * drawn**3, first - reach)
+        stack.index_copy_(members, places, torch.where(uncertain & (drawn > 0), below, some))
+        return scattered
 
     def from_other_members(self, t: Tensor) -> Tensor:
         """What is computed a second time: each member that perturbs steps takes the value of the next such member."""

@@ -183,7 +183,8 @@ def elementary(name: str) -> Callable[..., Any]:
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise = mode.noise
         operands = align(args, noise.rows)
-        t = func(*operands, **kwargs)
+        exponents = [noise.scatter_exponents(operands[0])] if name in ("exp", "exp2") else operands
+        t = func(*exponents, **kwargs)
         out = wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
         if name == "exp" and args[0].is_dot:
             out.exponent = operands[0] if args[0].minuend is None else args[0].minuend

@@ -53,3 +53,21 @@ def test_a_power_of_what_is_not_positive_is_undecided_where_rounding_makes_its_e
     assert expected.value.tolist()[3:] == [math.inf, math.inf, 0.0]
     assert expected.spread.isinf().tolist() == [True, False, False, True, False, False]
     assert expected.spread[5] >= 1
+
+
+@pytest.mark.parametrize("offset", [0.0, -4e12])
+@pytest.mark.parametrize("replicas", [None, 3])
+def test_members_meet_what_lies_between_where_exponents_are_uncertain(offset: float, replicas: int | None) -> None:
+    """Added to a large number all logits of a row are equal, and the derivative of its softmax is no longer small."""
+
+    def reference(x: Tensor) -> dict[str, Tensor]:
+        logits = x + offset
+        y = torch.exp(logits - logits.amax(-1, keepdim=True))
+        y = y / y.sum(-1, keepdim=True)
+        return {"slope": y * (1 - y)}
+
+    x = torch.tensor([[0.0, -20.0, -30.0, -40.0]])
+    stacked = x if replicas is None else x.expand(replicas, 1, 4).clone()
+    expected = evaluate(reference, {"x": stacked}, CPU, members=20, check_range=True, replicas=replicas)["slope"]
+    bound = 4 * expected.spread + expected.value
+    assert bool(((bound > 0.1875) == bool(offset)).all())
