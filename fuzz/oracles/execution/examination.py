@@ -22,7 +22,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.reference.envelope import Expected, Precision, make_precision, working_dtype
+from fuzz.reference.envelope import Expected, Precision, working_precision
 from fuzz.target.spec import Launcher, Target
 
 Values = Mapping[str, torch.Tensor]
@@ -118,10 +118,7 @@ class Examination:
     @cached_property
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
-        declared = self.target.accumulate
-        precision = make_precision(
-            self.backend.arithmetic, working_dtype(declared, dtypes), self.target.dot, declared == "inputs"
-        )
+        precision = working_precision(self.backend.arithmetic, self.target.accumulate, dtypes, self.target.dot)
         return replace(precision, largest=sys.float_info.max) if self.target.range == "full" else precision
 
     @cached_property

@@ -15,7 +15,7 @@ from fuzz.reference.envelope.evaluate import (
 from fuzz.reference.envelope.member_errors import MemberErrors, evaluate_members, evaluate_orders
 from fuzz.reference.envelope.noise import SAFETY
 from fuzz.reference.envelope.noise_pools import UNIT64, cache_noise
-from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
+from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype, working_precision
 
 __all__ = [
     "COTANGENT",
@@ -38,4 +38,5 @@ __all__ = [
     "merge_members",
     "with_gradients",
     "working_dtype",
+    "working_precision",
 ]

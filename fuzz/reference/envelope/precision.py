@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Precision", "Ulps", "make_precision", "working_dtype"]
+__all__ = ["Precision", "Ulps", "make_precision", "working_dtype", "working_precision"]
 
 
 class Ulps(NamedTuple):
@@ -123,3 +123,16 @@ def make_precision(
     flushes = flush_subnormals or arithmetic in _GPU and accumulate in ("float32", "bfloat16")
     eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[arithmetic])
     return Precision(u, eta, largest, ulps, dot, tensor_cores=arithmetic in _GPU)
+
+
+def working_precision(arithmetic: str, accumulate: str, dtypes: Iterable[str], dot: str = "ieee") -> Precision:
+    """The precision of a kernel for tensors of these dtypes.
+
+    One that accumulates in "inputs" may round to any of them: beside bfloat16 the range is still that of float16.
+    """
+    if accumulate != "inputs":
+        return make_precision(arithmetic, accumulate, dot)
+    names = dict.fromkeys(working_dtype(accumulate, [name]) for name in ("float32", *dtypes))
+    each = [make_precision(arithmetic, name, dot, True) for name in names]
+    coarsest = max(each, key=lambda one: one.u)
+    return replace(coarsest, eta=max(one.eta for one in each), largest=min(one.largest for one in each))

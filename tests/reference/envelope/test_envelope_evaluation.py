@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope import Expected, NoRule, evaluate, evaluate_backward, make_precision
+from fuzz.reference.envelope import Expected, NoRule, evaluate, evaluate_backward, make_precision, working_precision
 
 CPU = make_precision("libm")
 U = 2.0**-24
@@ -278,3 +278,11 @@ def test_unknown_names() -> None:
     for arguments in (("gpu",), ("libm", "int8"), ("libm", "float32", "fp8")):
         with pytest.raises(ValueError, match="one of"):
             make_precision(*arguments)
+
+
+def test_a_kernel_that_accumulates_in_its_inputs_has_the_worst_of_their_formats() -> None:
+    bfloat16, float16 = (working_precision("libm", "inputs", [name]) for name in ("bfloat16", "float16"))
+    mixed = working_precision("libm", "inputs", ["float16", "int64", "bfloat16"])
+    assert (mixed.u, mixed.largest, mixed.eta) == (bfloat16.u, float16.largest, float16.eta)
+    assert (mixed.u, mixed.largest, mixed.eta) == (2.0**-8, 65504, 2.0**-14)
+    assert working_precision("libm", "float32", ["float16"]) == make_precision("libm")
