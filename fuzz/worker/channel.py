@@ -7,6 +7,7 @@ its length and checksums, so that such bytes are noticed and never taken for a m
 from __future__ import annotations
 
 import fcntl
+import os
 import pickle
 import select
 import socket
@@ -90,6 +91,8 @@ class Channel:
             raise ValueError(f"a message of {len(data)} bytes is longer than {MAX_BYTES}")
         head = struct.pack("<4sII", MARK, len(data), zlib.crc32(data))
         try:
+            # A kernel may have set all files of its process to return instead of waiting.
+            os.set_blocking(self.fileno(), True)
             self._socket.sendall(b"".join((head, zlib.crc32(head).to_bytes(4, "little"), data)))
         except OSError as error:
             raise ChannelClosed from error
@@ -106,7 +109,10 @@ class Channel:
             try:
                 data = self._socket.recv(min(missing, CHUNK), flags)
             except BlockingIOError:
-                return None
+                if seconds is not None:
+                    return None
+                os.set_blocking(self.fileno(), True)
+                continue
             except OSError as error:
                 raise ChannelClosed from error
             if not data:

@@ -146,6 +146,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "close": lambda _: os.closerange(3, 256),
     "shut": lambda _: [socket.socket(fileno=os.dup(each)).shutdown(socket.SHUT_RDWR) for each in sockets()],
     "read": lambda _: [os.set_blocking(each, True) or os.read(each, 5) for each in sockets()],
+    "wait for nothing": lambda _: [os.set_blocking(each, False) for each in sockets()],
     "exit own": lambda _: os._exit(70),
     "fork": fork_and_return,
     "fork and raise": fork_and_raise,
@@ -338,6 +339,13 @@ def test_a_kernel_leaves_folder_variables_signals_and_limits_as_they_were(worker
     worker.call(("change state", str(tmp_path)))
     assert worker.call("state") == before
     time.sleep(0.5)
+    assert worker.call("pid") == pid
+
+
+def test_a_channel_that_a_kernel_made_return_at_once_waits_again(worker: Worker) -> None:
+    pid = worker.call("pid")
+    worker.call("wait for nothing")
+    assert worker.call(("echo", bytes(1 << 23))) == bytes(1 << 23)
     assert worker.call("pid") == pid
 
 
