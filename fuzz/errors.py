@@ -72,8 +72,8 @@ def message_of(error: BaseException) -> str:
 
 def one_line(error: BaseException) -> str:
     """The error's message on one line, with its type where the message alone says too little."""
-    text = clean_text(" ".join(message_of(error).split()))
-    return text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": ")
+    text = " ".join(message_of(error).split())
+    return clean_text(text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": "))
 
 
 class Unadjudicated(FuzzError):

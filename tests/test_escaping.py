@@ -66,3 +66,8 @@ def test_a_quoted_name_is_one_argument_of_a_shell_and_no_option(name: bytes) -> 
 def test_an_exception_is_told_on_one_line_whatever_it_says() -> None:
     text = one_line(RuntimeError("cannot open\n" + os.fsdecode(b"/caf\xe9") + "\0\x1b[2J" + "x" * (1 << 22)))
     assert text.startswith("RuntimeError: cannot open /caf\\udce9\\x00\\x1b[2Jxxx") and len(text) < 2 * MAX_TEXT
+
+
+def test_the_name_of_an_errors_class_is_escaped_as_its_text_is() -> None:
+    shown = one_line(type("Evil\x1b[31m" + "x" * MAX_TEXT, (Exception,), {})("\x1b"))
+    assert shown.startswith("Evil\\x1b[31m") and is_storable(shown) and len(shown) == MAX_TEXT
