@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
@@ -122,9 +122,29 @@ def launch(
     compute = computation or (gradients if target.differentiable else forward)
     reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
     with reported, backend.session(order) as session, LauncherAllocations(session.on_operation) as allocations:
-        outputs = compute(launch_with, inputs, cotangents)
+        with torch_defaults_kept():
+            outputs = compute(launch_with, inputs, cotangents)
         backend.synchronize()
     return CompletedCall(buffers, outputs, allocations, session)
+
+
+@contextmanager
+def torch_defaults_kept() -> Iterator[None]:
+    """Restores torch's defaults that a launcher has changed, as they would reach what examines its outputs."""
+    dtype, device, autograd = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        yield
+    finally:
+        if torch.get_default_device() != device:
+            # A default device is looked up in each operation, so that there is none where it was the CPU.
+            torch.set_default_device(None if device.type == "cpu" else device)
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:
+            torch.use_deterministic_algorithms(deterministic)
+        if torch.is_grad_enabled() != autograd:
+            torch.set_grad_enabled(autograd)
 
 
 def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
@@ -158,17 +178,31 @@ def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
 
 
 def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
-    """The launcher's outputs. TargetError where they are not tensors by name."""
+    """The launcher's outputs, as a plain dict of plain tensors. TargetError where they are not tensors by name."""
     if not isinstance(outputs, Mapping) or not outputs:
         returned = type(outputs).__name__
         raise TargetError(f"target {target.name!r}: the launcher returns {returned}, not a dict of tensors")
+    plain = {}
     for name, value in outputs.items():
         if not isinstance(name, str):
             raise TargetError(f"target {target.name!r}: an output's name is {type(name).__name__}, not str")
-        if not isinstance(value, torch.Tensor) or value.dtype not in DTYPE_NAMES:
-            kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+        output = _without_subclass(value) if isinstance(value, torch.Tensor) else value
+        if not isinstance(output, torch.Tensor) or output.dtype not in DTYPE_NAMES:
+            kind = output.dtype if isinstance(output, torch.Tensor) else type(output).__name__
             raise TargetError(f"target {target.name!r}: output {name!r} is {kind}, not a tensor of a known dtype")
-    return outputs
+        plain[str.__str__(name)] = output
+    return plain
+
+
+def _without_subclass(value: torch.Tensor) -> torch.Tensor:
+    """The tensor whose memory and graph this one has, without a class that may compute other values than are in memory.
+
+    One that has no memory of its own stays what it is.
+    """
+    if type(value) is torch.Tensor or type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return value
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(value, torch.Tensor)
 
 
 def _inspect_failure(error: Exception, backend: Backend) -> Outcome:

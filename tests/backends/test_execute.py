@@ -193,6 +193,37 @@ def test_outputs_are_copies_that_a_later_call_cannot_change() -> None:
     assert [float(result.outputs["y"][0]) for result in outcome.calls] == [1.0, 2.0, 3.0]
 
 
+def test_a_subclass_of_tensors_does_not_hide_what_is_in_memory() -> None:
+    class Liar(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return torch.ones(4)
+
+    class Name(str):
+        def __reduce__(self) -> Any:
+            return print, ()
+
+    outcome = executed(lambda x: {Name("y"): torch.zeros_like(x).as_subclass(Liar)})
+    assert isinstance(outcome, Returned)
+    ((name, output),) = outcome.calls[0].outputs.items()
+    assert type(name) is str and type(output) is torch.Tensor and not output.any()
+
+
+def test_torchs_defaults_are_after_a_call_what_they_were_before() -> None:
+    def defaults() -> object:
+        return torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
+
+    def change_defaults(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        torch.set_default_dtype(torch.float16)
+        torch.set_grad_enabled(False)
+        torch.set_default_device("meta")
+        return {"y": x * 2}
+
+    before = defaults()
+    assert isinstance(executed(change_defaults), Returned)
+    assert defaults() == before
+
+
 def test_options_and_sizes_are_passed_by_name() -> None:
     def launcher(x: torch.Tensor, eps: float, N: int) -> dict[str, torch.Tensor]:
         return {"y": x * 0 + eps * N}
