@@ -16,6 +16,7 @@ import typer
 from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import BackendName, EntriesTarget, Json
 from fuzz.errors import UsageError
+from fuzz.escaping import printable
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import replay_item
 from fuzz.run.replay import ReplayedEntry, SkippedEntry, replay_entries
@@ -38,7 +39,7 @@ def replay(
     for result in replay_entries(paths, backend, target):
         if isinstance(result, SkippedEntry):
             skipped.append(result)
-            complain(f"skipped {result.path}: {result.error}")
+            complain(f"skipped {printable(str(result.path))}: {result.error}")
             continue
         results.append(result)
         if not json:

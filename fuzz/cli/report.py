@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.cli.console import errors, put
+from fuzz.cli.console import complain, errors, put
 from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
+from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import STATUSES
 from fuzz.report.entry_text import replay_command
 from fuzz.report.result_files import check_result_path, write_result
@@ -50,7 +51,16 @@ def report(
         from fuzz.web.pages.campaign_report import read_campaign
 
         content = read_campaign(what, store)
-    requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in content.paths]
+    requests, unreadable = [], list[CorpusError]()
+    for path in content.paths:
+        try:
+            requests.append(PlotRequest(path, corpus.read(path), replay_command(path, target)))
+        except CorpusError as error:
+            unreadable.append(error)
+    if unreadable and not requests:
+        raise unreadable[0]
+    for error in unreadable:
+        complain(f"skipped: {one_line(error)}")
     config = PlotConfig(choose_backend(backend), target) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
@@ -58,7 +68,7 @@ def report(
     facts, covered = {**content.facts, **report_facts(views)}, covered or content.coverage
     write_result(out, render_report(replace(content, title=title, facts=facts, coverage=covered), views))
     put(str(out))
-    return 0
+    return 2 if unreadable else 0
 
 
 def make_views(requests: Sequence[PlotRequest], config: PlotConfig | None) -> list[EntryView]:

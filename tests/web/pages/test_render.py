@@ -160,6 +160,22 @@ def test_a_folder_without_entries_is_an_empty_report(tmp_path: Path) -> None:
     assert "No findings" in out.read_text(encoding="utf-8")
 
 
+def test_entries_that_cannot_be_read_are_skipped_in_a_line_each(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "corpus", tmp_path / "report.html"
+    folder.mkdir()
+    (folder / "broken.yaml").write_text("format: none\n")
+    arguments = ["report", str(folder), "--out", str(out), "--no-plots"]
+    assert cli.exit_code(arguments) == 2 and not out.exists()
+    (folder / "whole.yaml").write_bytes(saved.read_bytes())
+    (folder / "red\x1b.yaml").write_bytes(saved.read_bytes())
+    capsys.readouterr()
+    assert cli.exit_code(arguments) == 2
+    assert "1 of 1 elements wrong" in out.read_text(encoding="utf-8")
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [" skipped", " skipped"]
+
+
 def test_an_entry_whose_target_is_missing_is_told_without_plots(
     saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
