@@ -7,6 +7,7 @@ never come to an end. Then its supervisor says so in one line. No process that t
 from __future__ import annotations
 
 import gc
+import math
 import mmap
 import os
 import signal
@@ -21,6 +22,8 @@ from fuzz.worker.system import adopt_orphans, end_children, resident, signal_at_
 
 FILE_SECONDS = 120.0
 """Seconds that the file of a target may take, as in a worker."""
+END_SECONDS = 10.0
+"""Seconds that a command may take to end after it has its code; threads and exit functions of targets run then."""
 POLL_SECONDS = 0.1
 """Seconds between two looks at the limits of a file that is executed."""
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
@@ -108,7 +111,7 @@ def supervise(complain: Callable[[str], None]) -> None:
 
 def _wait(process: int, note: Note) -> tuple[str, int]:
     """Waits for the end of a command, and ends it where a file exceeds a limit: (that limit if any, its status)."""
-    killed, limit = "", max(total_memory() // 2, 1 << 30)
+    killed, limit, told = "", max(total_memory() // 2, 1 << 30), math.inf
     while True:
         received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_SECONDS)
         # What the terminal sends goes to the command as well.
@@ -118,6 +121,9 @@ def _wait(process: int, note: Note) -> tuple[str, int]:
             if ended[0] == process:
                 return killed, ended[1]
         code, which, since, _ = note.read()
+        told = min(told, time.monotonic()) if code != NO_CODE else math.inf
+        if time.monotonic() - told > END_SECONDS:
+            os.kill(process, signal.SIGKILL)
         if code == NO_CODE and which == target_code.FILE and not killed:
             if time.monotonic() - since > FILE_SECONDS:
                 killed = f"it takes more than {FILE_SECONDS:.0f} s"

@@ -95,3 +95,13 @@ def test_a_file_has_limits_of_time_and_memory(tmp_path: Path, limit: str, statem
     command = [sys.executable, "-c", LIMITED.format(limit=limit)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and done.stderr.endswith(f"{said}\n") and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "left", ["atexit.register(time.sleep, 600)", "threading.Thread(target=time.sleep, args=[600]).start()"]
+)
+def test_what_a_file_leaves_for_the_end_does_not_keep_the_command(tmp_path: Path, left: str) -> None:
+    (tmp_path / "mine.py").write_text(f"import atexit, threading, time\nfrom fuzz import target\n{left}\n")
+    command = [sys.executable, "-c", LIMITED.format(limit="END_SECONDS = 0.5")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
