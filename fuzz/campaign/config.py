@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.escaping import is_storable, printable
 from fuzz.files import read_file
+from fuzz.search.engines import ENGINES
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
@@ -60,6 +63,13 @@ def _command(value: Any) -> Any:
     return ["/bin/sh", "-c", value] if isinstance(value, str) else value
 
 
+def _all_known(known: Sequence[str], names: list[str]) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"should be of {', '.join(known)}")
+    return names
+
+
 Command = Annotated[list[str], BeforeValidator(_command)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MAX_SECONDS)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=MAX_COUNT)]
@@ -67,6 +77,10 @@ Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
 Share = Annotated[float, Field(ge=0, le=64, strict=True)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_storable)]
 Texts = Annotated[list[Text], Field(min_length=1)]
+
+
+Backends = Annotated[Texts, AfterValidator(partial(_all_known, ("auto", "cpu", "cuda")))]
+Engines = Annotated[Texts, AfterValidator(partial(_all_known, ENGINES))]
 
 
 class Strict(BaseModel):
@@ -87,8 +101,8 @@ class CampaignConfig(Strict):
     targets: Texts
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "campaign"
     planted: list[Text] = []
-    backends: Texts = ["auto"]
-    engines: Texts = ["auto"]
+    backends: Backends = ["auto"]
+    engines: Engines = ["auto"]
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]], Field(min_length=1)] | None = None
     budget: BudgetConfig = BudgetConfig(time=3600.0)
     workers: Annotated[Count, Field(le=MAX_WORKERS)] = 1

@@ -39,6 +39,8 @@ def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
         ("targets: [a]\nmemory: 4", "memory should be a size such as 900MiB or 4GiB, and is '4'"),
         ("targets: [a]\nname: ../up", "name string should match pattern"),
         ("targets: [a]\nworkers: 1\nworkers: 2", "key 'workers' is repeated"),
+        ("targets: [a]\nbackends: [cpu, tpu]", "backends should be of auto, cpu, cuda, and is"),
+        ("targets: [a]\nengines: [atheriss]", "engines should be of auto, random, evolve, atheris, and is"),
         ("targets: [a]\ncluster: rya", "cluster should be 'local' or 'ray', and is 'rya'"),
         ("targets: [a]\ngpus_per_worker: 0.5", "address and gpus_per_worker are for cluster: ray"),
         (
