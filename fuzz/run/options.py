@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,9 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):
-            if value is not None and not value > 0:
-                raise UsageError(f"--{name} must be more than 0, not {value:g}")
+            if value is not None and not 0 < value < math.inf:
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise UsageError(f"--{name} must be {'finite' if value > 0 else 'more than 0'}, not {shown}")
         if self.workers < 1:
             raise UsageError(f"--workers must be at least 1, not {self.workers}")
         if self.seed < 0:

@@ -70,6 +70,8 @@ ARGUMENTS = [
     (("run", "gelu_bw", "--seconds", "0"), ("--seconds must be more than 0",)),
     (("run", "gelu_bw", "--seconds", "-3"), ("--seconds must be more than 0, not -3",)),
     (("run", "gelu_bw", "--seconds", "nan"), ("--seconds must be more than 0, not nan",)),
+    (("run", "gelu_bw", "--seconds", "1e400"), ("--seconds must be finite, not inf",)),
+    (("run", "gelu_bw", "--cases", f"-{10**400}"), ("--cases must be more than 0, not -1000",)),
     (("run", "gelu_bw", "--cases", "0"), ("--cases must be more than 0",)),
     (("run", "gelu_bw", "--cases", "-1"), ("--cases must be more than 0",)),
     (("run", "gelu_bw", "--max-findings", "0"), ("--max-findings must be more than 0",)),
