@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz.errors import UsageError
 from fuzz.report.items import ReportItem
 from fuzz.report.junit import junit
-from fuzz.report.result_files import check_result_path, write_result
+from fuzz.report.result_files import check_result_path, is_device, write_result
 from fuzz.report.sarif import sarif
 from fuzz.run import environment
 from fuzz.run.replay import SkippedEntry
@@ -27,6 +28,8 @@ class CiFiles:
     def __post_init__(self) -> None:
         check_result_path(self.junit, "--junit")
         check_result_path(self.sarif, "--sarif")
+        if self.junit and self.sarif and not is_device(self.junit) and self.junit.resolve() == self.sarif.resolve():
+            raise UsageError(f"--junit and --sarif name one file: {self.junit}")
 
     def __bool__(self) -> bool:
         return bool(self.junit or self.sarif)

@@ -45,3 +45,10 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(
 ) -> None:
     assert cli.exit_code(["run", "gelu_bw", option, str(tmp_path / "no" / "file")]) == 2
     assert capsys.readouterr().err == f"fuzz: {option} {tmp_path}/no/file: there is no folder {tmp_path}/no\n"
+
+
+def test_one_file_for_both_is_told_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    both = ["--junit", str(tmp_path / "file"), "--sarif", str(tmp_path / "link")]
+    assert cli.exit_code(["run", "gelu_bw", *both]) == 2
+    assert capsys.readouterr().err == f"fuzz: --junit and --sarif name one file: {tmp_path}/file\n"
