@@ -62,7 +62,9 @@ class Settings:
 def is_loopback(host: str) -> bool:
     """Whether the host of a URL, or a Host header, is this machine's loopback, with or without a port."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+        parts = urlsplit(f"//{host}")
+        name, _ = parts.hostname or "", parts.port  # A port that is no number raises ValueError.
+        plain = host == parts.netloc and parts.username is None
+        return plain and (name == "localhost" or ipaddress.ip_address(name).is_loopback)
     except ValueError:
         return False

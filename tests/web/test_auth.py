@@ -22,7 +22,8 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 def test_on_loopback_only_its_own_names_are_answered(client: TestClient) -> None:
     others = ["evil.example", "evil.example:8327", "127.0.0.1.evil.example", "", "localhost@evil.example", "[::1",
-              "169.254.1.1", "localhost.evil.example"]  # fmt: skip
+              "169.254.1.1", "localhost.evil.example",
+              "evil@127.0.0.1", "127.0.0.1:1 folded", "127.0.0.1/x"]  # fmt: skip
     for host in others:
         assert client.get("/api/findings", headers={"Host": host}).status_code == 421
     for host in ["localhost", "localhost:8327", "127.0.0.1:1", "[::1]:8327", "127.8.9.1"]:
