@@ -24,6 +24,10 @@ class TextConsole(Console):
         with suppress(OSError):
             super().print(*(printable_lines(one) if isinstance(one, str) else one for one in objects), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Prints nothing more; rich would end the process."""
+        self.quiet = True
+
 
 errors = TextConsole(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.cli.app import COMMANDS, describe, import_command
+from fuzz.cli.console import TextConsole
 
 
 def test_help_imports_no_command() -> None:
@@ -53,3 +55,13 @@ def test_a_pipe_that_its_reader_has_closed_is_no_reason_to_complain() -> None:
     done = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (2, b"")
+
+
+def test_a_reader_that_is_gone_ends_nothing() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    console = TextConsole(file=Gone())
+    console.print("nobody reads this")
+    assert console.quiet
