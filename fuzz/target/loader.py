@@ -103,7 +103,7 @@ def targets_in(loaded: ModuleType) -> dict[str, Target]:
 
 def load_module(path: Path) -> ModuleType:
     """The module of a target's file, executed once a process. TargetError for a file that cannot be executed."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"fuzz_target_{path.stem}_{digest}"
     with LOADING:
         if name in sys.modules:

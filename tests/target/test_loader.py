@@ -78,6 +78,12 @@ def test_a_file_in_a_folder_with_odd_characters_is_found(tmp_path: Path) -> None
     assert load(str(write(folder, TEXT))).name == "double"
 
 
+def test_a_file_whose_name_is_not_in_the_locales_encoding_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    assert load(str(write(folder, TEXT))).name == "double"
+
+
 def test_one_of_several_targets_is_chosen_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, TWO)
     assert load(f"{path}:triple")(2) == {"y": 6}
