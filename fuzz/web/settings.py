@@ -49,6 +49,9 @@ class Settings:
             for folder in folders:
                 if not folder.is_dir():
                     raise UsageError(f"{option} {folder} is no folder")
+        for folder in self.corpora:
+            if folder.exists() and not folder.is_dir():
+                raise UsageError(f"--corpus {folder} is no folder")
         for path in self.configs:
             if not path.exists():
                 raise UsageError(f"{path} does not exist; give a campaign's file, or --configs a folder of them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,6 +177,8 @@ def test_elsewhere_than_on_loopback_a_token_is_needed(files: ServiceFiles, host:
     with pytest.raises(UsageError, match="at least 16"):
         Settings(**files.settings, host=host, token="short")
     assert not Settings(**files.settings, host=host, token=TOKEN).loopback
+    with pytest.raises(UsageError, match="--corpus .*test_auth.py is no folder"):
+        Settings(**{**files.settings, "corpora": (Path(__file__),)})
 
 
 def test_the_command_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
