@@ -59,8 +59,8 @@ def report(
             unreadable.append(error)
     if unreadable and not requests:
         raise unreadable[0]
-    for error in unreadable:
-        complain(f"skipped: {one_line(error)}")
+    for problem in unreadable:
+        complain(f"skipped: {one_line(problem)}")
     config = PlotConfig(choose_backend(backend), target) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.

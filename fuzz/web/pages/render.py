@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fuzz.escaping import printable_lines
 from fuzz.report.entry_text import case_lines, script_command, severity_lines, ulps_text
 from fuzz.web import formatting
 from fuzz.web.pages.views import EntryView, ReportContent
@@ -18,9 +19,15 @@ FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
 
 
+def without_controls(value: Any) -> Any:
+    """What a template inserts, with escapes for what turns text around or is no character, as names of files may be."""
+    is_text = isinstance(value, str | Path) and not hasattr(value, "__html__")
+    return printable_lines(str(value)) if is_text else value
+
+
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-    lstrip_blocks=True,
+    lstrip_blocks=True, finalize=without_controls,
 )  # fmt: skip
 ENVIRONMENT.globals.update({one.__name__: one for one in (case_lines, script_command, severity_lines, ulps_text)})
 

@@ -168,11 +168,12 @@ def test_entries_that_cannot_be_read_are_skipped_in_a_line_each(
     (folder / "broken.yaml").write_text("format: none\n")
     arguments = ["report", str(folder), "--out", str(out), "--no-plots"]
     assert cli.exit_code(arguments) == 2 and not out.exists()
-    (folder / "whole.yaml").write_bytes(saved.read_bytes())
+    (folder / "\u202ewhole.yaml").write_bytes(saved.read_bytes())
     (folder / "red\x1b.yaml").write_bytes(saved.read_bytes())
     capsys.readouterr()
     assert cli.exit_code(arguments) == 2
-    assert "1 of 1 elements wrong" in out.read_text(encoding="utf-8")
+    text = out.read_text(encoding="utf-8")
+    assert "1 of 1 elements wrong" in text and "\\u202ewhole.yaml" in text and "\u202e" not in text
     assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [" skipped", " skipped"]
 
 
