@@ -83,7 +83,8 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
             elif not declared.optional:
                 shape = fitting(declared.shapes, declared.runs, ranks)[0]
                 made[key] = _plain_argument(declared, declared.legal_shape(shape, options))
-    except (TargetError, ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (TargetError, ValueError, TypeError, AttributeError, OverflowError, RuntimeError, MemoryError) as error:
+        # Values that do not fit into memory raise one of the last two.
         raise TargetError(f"{where}: {one_line(error)}") from None
     gradients = {key: made[f"grad_{key}"] for key in target.cotangents}
     return Call(dims, {key: made[key] for key in target.tensors if key in made}, options, gradients)

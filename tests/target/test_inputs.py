@@ -103,6 +103,7 @@ def test_arrays_numbers_and_layouts_by_name_are_taken() -> None:
         ({"w": {"values": [1, 2, 3], "layout": {"expand": [4]}}}, "the layout of w does not fit 1 dims"),
         ({"w": {"values": [1, 2, 3], "layout": {"stride": 4}}}, "unexpected keyword argument 'stride'"),
         ({"x": None}, "x is missing"),
+        ({"x": torch.zeros(1).expand(1 << 28, 1 << 28)}, "can't allocate memory"),
     ],
 )
 def test_what_does_not_fit_is_one_line(wrong: dict[str, Any], message: str) -> None:
