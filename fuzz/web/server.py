@@ -8,7 +8,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
+import anyio
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -23,17 +25,32 @@ READ_SECONDS = 30.0
 """Seconds in which a client must have read something of a response that waits for it."""
 MAX_CONNECTIONS = 200
 """Connections at once; one more takes the place of one that waits for a request."""
+SAFE_METHODS = ("GET", "HEAD")
+"""Requests that change nothing, so that one which nobody waits for needs no answer."""
 
 
 class ConnectionProtocol(H11Protocol):
     """One connection of a client.
 
     It is closed where it only waits, so that clients that send nothing, or read nothing, leave room for the others.
+    What changes nothing is given up where its client has gone.
     """
 
     _header_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     idle_since: float = 0.0
+    _scope: anyio.CancelScope | None = None
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._whole_app, self.app = self.app, self._answer
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] not in SAFE_METHODS:
+            await self._whole_app(scope, receive, send)
+        elif not self.cycle.disconnected:
+            with anyio.CancelScope() as self._scope:
+                await self._whole_app(scope, receive, send)
 
     @property
     def is_idle(self) -> bool:
@@ -70,6 +87,9 @@ class ConnectionProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._scope is not None:
+            # A thread that works for it goes on to its end; what waits for one does not.
+            self._scope.cancel()
         self._cancel(self._header_timer)
         self._cancel(self._read_timer)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from fuzz.web import auth
 from fuzz.web import server as connections
@@ -97,3 +99,33 @@ def test_connections_that_wait_make_room_for_one_more(
         for _ in range(20):
             connect(stack, port, data)
         assert [status(port) for _ in range(3)] == [200] * 3
+
+
+def test_requests_whose_clients_have_gone_take_no_room_and_what_they_change_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 8)
+    app, begun, done = FastAPI(), list[str](), list[str]()
+    app.state.ending = threading.Event()
+
+    @app.get("/login")
+    async def answer() -> None: ...
+
+    @app.get("/wait")
+    @app.post("/wait")
+    async def wait(request: Request) -> None:
+        begun.append(request.method)
+        await asyncio.sleep(0.5 if request.method == "POST" else PATIENCE)
+        done.append(request.method)
+
+    with served(app) as port:
+        for method in ["GET"] * 20 + ["POST"]:
+            with ExitStack() as stack:
+                count, head = len(begun), f"{method} /wait HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+                client = connect(stack, port, head.encode())
+                wait_for(lambda count=count: len(begun) > count)
+                # Closed like this it is reset.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert status(port) == 200
+        wait_for(lambda: bool(done))
+    assert done == ["POST"]
