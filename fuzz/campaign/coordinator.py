@@ -94,6 +94,7 @@ class Coordinator:
         self.scheduler.ending |= any(limit is not None and used >= limit for limit, used in limits)
         # Suspects of the last slices still run: each may be a finding that was not saved yet.
         waits = any(slot.only_suspects for slot in self._busy) or bool(state.urgent_jobs())
+        waits = waits or bool(self.scheduler.unshrunk_jobs(self.slots))
         return self.scheduler.ending and not waits
 
     def _assign(self) -> None:

@@ -12,6 +12,10 @@ from fuzz.campaign.config import MAX_COVERAGE_CASES, CampaignConfig
 from fuzz.campaign.jobs import next_job
 from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice, tag, target_name
+from fuzz.campaign.store import Job
+from fuzz.model.entry import Entry
+from fuzz.triage.cross_check import CROSS_CHECK
+from fuzz.triage.severity import GRADING
 from fuzz.worker.system import total_memory
 
 REPLAYED_TOGETHER = 20
@@ -53,7 +57,7 @@ class WorkerSlot:
 
 @dataclass
 class RequestScheduler:
-    """Schedules the requests of a campaign. While it is `ending`, only suspects run.
+    """Schedules the requests of a campaign. While it is `ending`, only suspects run, and what was not shrunk in time.
 
     `unsettled_slices` counts a job's slices in a row that left something in question, each twice as long as the last.
     """
@@ -66,6 +70,7 @@ class RequestScheduler:
     _rejected_slices: Counter[int] = field(default_factory=Counter)
     unsettled_slices: Counter[int] = field(default_factory=Counter)
     _paused_until: dict[int, float] = field(default_factory=dict)
+    _unshrunk: set[int] | None = None
 
     def queue_replays(self) -> None:
         """Queues former findings, those of each target once for each backend."""
@@ -86,16 +91,40 @@ class RequestScheduler:
             slot.job, replay = self.replays.popleft()
             slot.request, slot.unreplayed, slot.slice = replay, list(replay.paths), None
             return replay
-        urgent = self.state.urgent_jobs()
+        urgent = self.state.urgent_jobs() | self.unshrunk_jobs(slots)
         busy = {other.job for other in slots if other.state == "busy" and other.slice}
         paused = {index for index, until in self._paused_until.items() if until > self.state.elapsed} - urgent
         index = next_job(self.state.jobs, busy | paused, urgent)
         cases = None if self.ending else self._cases_left(slots)
         if index is None or cases == 0 or self.ending and index not in urgent:
             return None
+        if self._unshrunk is not None:
+            self._unshrunk.discard(index)
         slot.job, slot.slice = index, RunningSlice(index, self.state.jobs[index])
         slot.request, slot.only_suspects = self._slice(index, cases), self.ending
         return slot.request
+
+    def unshrunk_jobs(self, slots: Sequence[WorkerSlot]) -> set[int]:
+        """At the end the jobs that get a last slice: an entry is not shrunk to the end, as its host was ended.
+
+        Unshrunk it may stand for the same bug as another entry. What a slice that still runs shrinks is left to that.
+        """
+        if not self.ending:
+            return set()
+        if self._unshrunk is None:
+            running = {self.state.jobs[slot.job].target for slot in slots if slot.state == "busy" and slot.slice}
+            first: dict[tuple[str, str], int] = {}
+            for index, job in enumerate(self.state.jobs):
+                if job.target not in running and not job.note:
+                    first.setdefault((job.target, job.planted), index)
+            self._unshrunk = {index for index in first.values() if self._has_unshrunk(self.state.jobs[index])}
+        return {index for index in self._unshrunk if not self.state.jobs[index].note}
+
+    def _has_unshrunk(self, job: Job) -> bool:
+        folder = self.state.corpus / target_name(job)
+        entries = map(corpus.read, corpus.entry_files([folder])) if folder.is_dir() else ()
+        steps = {entry.provenance.cut_off for entry in entries if entry.planted == job.planted and is_resumed(entry)}
+        return bool(steps - {"", GRADING, CROSS_CHECK})
 
     def _cases_left(self, slots: Sequence[WorkerSlot]) -> int | None:
         """The cases that one more slice may run, or None where only time counts."""
@@ -175,4 +204,9 @@ def coverage_cases(first: int, number: int) -> int:
 
 def _is_replayed(path: Path, planted: str) -> bool:
     entry = corpus.read(path)
-    return entry.finding is not None and entry.planted == planted and entry.status != "accepted"
+    return entry.planted == planted and is_resumed(entry)
+
+
+def is_resumed(entry: Entry) -> bool:
+    """Whether a run goes on with an entry."""
+    return entry.finding is not None and entry.status != "accepted"

@@ -11,6 +11,8 @@ from fuzz.campaign.config import MAX_COVERAGE_CASES
 from fuzz.campaign.protocol import Slice
 from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, RequestScheduler, WorkerSlot, coverage_cases
 from fuzz.campaign.store import Job
+from fuzz.corpus import codec
+from fuzz.model.entry import Entry
 
 
 def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() -> None:
@@ -44,3 +46,25 @@ def test_coverage_is_measured_after_twice_as_many_slices_each_time() -> None:
     measured = {number: cases for number in range(1, 40) if (cases := coverage_cases(50, number))}
     assert measured == {1: 50, 2: 100, 4: 200, 8: 400, 16: 800, 32: MAX_COVERAGE_CASES}
     assert not any(coverage_cases(0, number) for number in range(1, 40))
+
+
+def test_at_the_end_what_was_not_shrunk_to_the_end_gets_one_more_slice(entry: Entry, tmp_path: Path) -> None:
+    for target, step in (("a", "shrinking"), ("b", "grading"), ("c", ""), ("d", "shrinking"), ("e", "shrinking")):
+        provenance = replace(entry.provenance, cut_off=step)
+        (tmp_path / target).mkdir()
+        (tmp_path / target / "one.yaml").write_text(codec.dumps(replace(entry, planted="", provenance=provenance)))
+    jobs = [Job(1, target, "", "cpu", "auto", seed, cases=1) for target in "abcd" for seed in range(2)]
+    jobs.append(Job(1, "e", "", "cpu", "auto", 0, note="given up"))
+    state = SimpleNamespace(
+        jobs=jobs, elapsed=0.0, corpus=tmp_path, urgent_jobs=set, journal=lambda index: Path("journal"),
+        suspects=SimpleNamespace(select=lambda tag: ()),
+    )  # fmt: skip
+    config = SimpleNamespace(slice=2.0, budget=SimpleNamespace(time=1.0, cases=None), memory=1, workers=2, coverage=0)
+    scheduler, slots = RequestScheduler(cast(Any, config), cast(Any, state)), [WorkerSlot(0), WorkerSlot(1)]
+    assert not scheduler.unshrunk_jobs(slots)
+    scheduler.assign(slots[1], slots)
+    slots[1].state, slots[1].job = "busy", 6
+    scheduler.ending = True
+    request = scheduler.assign(slots[0], slots)
+    assert isinstance(request, Slice) and (request.target, request.cases, request.seconds) == ("a", 1, 2.0)
+    assert scheduler.assign(slots[0], slots) is None and not scheduler.unshrunk_jobs(slots)
