@@ -100,11 +100,14 @@ class TargetFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         from fuzz import corpus
         from fuzz.errors import FuzzError
+        from fuzz.run.setup import start_worker_server, try_loading
         from fuzz.target.loader import load_module, targets_in
 
-        cases = self.config.getoption("--fuzz-cases")
+        cases, path = self.config.getoption("--fuzz-cases"), self.path.resolve()
         try:
-            targets = targets_in(load_module(self.path.resolve()))
+            start_worker_server()
+            try_loading(path)
+            targets = targets_in(load_module(path))
         except FuzzError as error:
             raise self.CollectError(str(error)) from None
         for name, target in targets.items():

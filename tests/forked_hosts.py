@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from typing import Any, BinaryIO
 
 from fuzz.worker.python_process import PipeProcess
-from fuzz.worker.system import environment
-from fuzz.worker.worker import CONTEXT, SAFE_PATH, STARTS, fork_server, without_main
+from fuzz.worker.system import environment, without_main
+from fuzz.worker.worker import CONTEXT, SAFE_PATH, STARTS, fork_server
 
 
 @dataclass

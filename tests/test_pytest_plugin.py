@@ -127,9 +127,11 @@ def test_targets_are_collected_in_fuzz_files_alone(pytester: pytest.Pytester) ->
     pytester.path.joinpath("fuzz_softmax.py").write_text(SOFTMAX)
     pytester.path.joinpath("fuzz_nothing.py").write_text("x = 1\n")
     pytester.path.joinpath("fuzz_broken.py").write_text("@target(\n")
+    pytester.path.joinpath("fuzz_leaves.py").write_text("import os\nos._exit(3)  # @target(\n")
     pytester.path.joinpath("other.py").write_text(SOFTMAX.replace("softmax_rows", "other_rows"))
     collected = plugged(pytester, "--fuzz-cases=5", "--collect-only", "-q")
     collected.stdout.fnmatch_lines(["fuzz_softmax.py::softmax_rows", "*fuzz_broken.py:1: syntax error: *"])
+    collected.stdout.fnmatch_lines(["the target's file ended a worker before its first case: *exit status 3"])
     collected.stdout.no_fnmatch_line("*other*")
 
 

@@ -18,7 +18,8 @@ from threading import Lock
 from benchmarks.archaeology.stand_ins import VARIABLE
 from benchmarks.releases import ROOT, import_path
 from fuzz.run.setup import start_worker_server
-from fuzz.worker.worker import CONTEXT, without_main
+from fuzz.worker.system import without_main
+from fuzz.worker.worker import CONTEXT
 
 MODULES = (
     "fuzz.cli.app", "fuzz.run.fuzzer", "fuzz.run.replay", "fuzz.search.engines", "fuzz.coverage_report.scope",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 
 import torch
 
@@ -25,15 +26,15 @@ from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.base import Oracle, RerunOracle, check_reruns
 from fuzz.oracles.comparison.adjudicate import adjudicate
-from fuzz.oracles.comparison.eager import compare_eager
+from fuzz.oracles.comparison.eager import compare_eager, evaluate_alone
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.case_runner import CaseRunner, Unattributed
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
-from fuzz.oracles.execution.probe import check_precision
+from fuzz.oracles.execution.probe import check_precision, noting_reference
 from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
-from fuzz.target.loader import load, load_planted
+from fuzz.target.loader import load, load_module, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.activity import FILE, REFERENCE
 from fuzz.worker.channel import LastResponse
@@ -44,6 +45,7 @@ from fuzz.worker.protocol import (
     CompareEager,
     Diagnose,
     EagerDeviation,
+    EvaluateReference,
     Examine,
     Harm,
     ReplicaGroup,
@@ -59,7 +61,7 @@ MOST_DISAGREEING = 8
 """Replicas of a plan whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
 UNEXAMINED = Report("returned", False, (), ())
 """The report of a replica that no oracle examined."""
-Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager | TryInvalidInput
+Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager | EvaluateReference | TryInvalidInput
 
 
 def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
@@ -83,13 +85,21 @@ def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     return target, load_planted(target, config.planted)[1] if config.planted else target.launcher
 
 
+def make_loading_handler(file: Path) -> Callable[[object], None]:
+    """Makes a handler that does nothing: its process tells whether the file of a target can be loaded."""
+    torch.set_num_threads(1)
+    with running(FILE):
+        load_module(file)
+    return lambda request: None
+
+
 def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
     """Makes the handler of a worker: a request of worker/protocol.py -> its response."""
     target, launcher, backend = set_up_process(config)
     if not config.planted:
         with running(REFERENCE):
             check_precision(target)
-    runner = CaseRunner(target, launcher, backend)
+    runner = CaseRunner(noting_reference(target), launcher, backend)
 
     @measured("oracles")
     def handle(request: Request) -> Answer:
@@ -100,6 +110,9 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
                 return diagnose_case(runner, request)
             if isinstance(request, TryInvalidInput):
                 return find_harm(runner, request.case)
+            if isinstance(request, EvaluateReference):
+                evaluate_alone(runner.not_run(request.case))
+                return None
             if isinstance(request, CompareEager):
                 return compare_eager(runner.run(request.case), request)
             return examine_or_adjudicate(runner.run_again(request.case), request)
@@ -124,7 +137,7 @@ def unexamined(request: Request, why: str) -> Answer:
         return tuple(report for _ in request.sampled)
     if isinstance(request, Examine):
         return report
-    if isinstance(request, CompareEager | TryInvalidInput):
+    if isinstance(request, CompareEager | EvaluateReference | TryInvalidInput):
         return None
     return Verdict("unadjudicated", why) if isinstance(request, Adjudicate) else ()
 

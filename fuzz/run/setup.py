@@ -11,13 +11,15 @@ from fuzz.backends import BACKENDS, check_name
 from fuzz.backends import backend as named_backend
 from fuzz.errors import UsageError
 from fuzz.run import environment
-from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate
+from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, module_name
 from fuzz.target.spec import Target
 from fuzz.target_code import prepare
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.protocol import LOADER, WorkerConfig
+from fuzz.worker.process_limits import START_SECONDS
+from fuzz.worker.protocol import LOADER, TRIAL, WorkerConfig
+from fuzz.worker.system import total_memory
 from fuzz.worker.target_server import TargetServer
-from fuzz.worker.worker import fork_server, preload
+from fuzz.worker.worker import Worker, fork_server, preload
 
 SERVER_MODULE = "fuzz.server_preload"
 """What the server of workers imports."""
@@ -46,6 +48,16 @@ def fork_worker_server() -> None:
         start_worker_server()
     else:
         fork_server(SERVER_MODULE)
+
+
+def try_loading(path: Path) -> None:
+    """Loads the file of a target in a process of its own, where this one has not loaded it. TargetError as by `load`.
+
+    So a file that ends its process does not end a process that has more to do.
+    """
+    if module_name(path) not in sys.modules:
+        with Worker(TRIAL, path, total_memory() // 2, START_SECONDS) as worker:
+            worker.call(None)
 
 
 def serve_target(config: WorkerConfig, memory: int, deadline: Deadline | None = None) -> TargetServer:

@@ -101,10 +101,15 @@ def targets_in(loaded: ModuleType) -> dict[str, Target]:
     return {value.name: value for value in values if value.launcher.__module__ == loaded.__name__}
 
 
+def module_name(path: Path) -> str:
+    """The name in sys.modules of the module of a target's file."""
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+    return f"fuzz_target_{path.stem}_{digest}"
+
+
 def load_module(path: Path) -> ModuleType:
     """The module of a target's file, executed once a process. TargetError for a file that cannot be executed."""
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    name = f"fuzz_target_{path.stem}_{digest}"
+    name = module_name(path)
     with LOADING:
         if name in sys.modules:
             return sys.modules[name]

@@ -16,8 +16,8 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_of_outcome
-from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig
+from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
 
 MAX_REASON = 160
 """Characters of the reason why a backend cannot run a case."""
@@ -55,7 +55,7 @@ def run_on(config: WorkerConfig, case: Case, finding: Finding, memory: int, time
     """Whether a new process with the config's backend agrees that the case shows the finding."""
     with Worker(HANDLER, config, memory, timeout, BACKENDS[config.backend].environment, deadline) as worker:
         answer = worker.call(Examine(case))
-    report = report_of_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
+        report = report_of_crash(answer, case, worker) if isinstance(answer, WorkerCrash) else answer
     if report.outcome != "returned":
         return f"cannot run it: {clean_text(report.outcome, MAX_REASON)}"
     return AGREES if any(other.shares_output(finding) for other in report.findings) else DISAGREES

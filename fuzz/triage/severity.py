@@ -24,8 +24,8 @@ from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, Triage
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report, report_of_outcome
-from fuzz.worker.worker import WorkerCrash
+from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
+from fuzz.worker.worker import WorkerCrash, report_of_crash
 
 GRADING = "grading"
 """The step of triage in which a bug gets its severity."""
@@ -125,7 +125,7 @@ class Grader:
             if not isinstance(answer, WorkerCrash):
                 yield from answer
             elif len(some) == 1:
-                yield report_of_outcome(answer.outcome)
+                yield report_of_crash(answer, plan.replica(some[0]), self.triage.worker)
             else:
                 yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
 

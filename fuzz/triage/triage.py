@@ -23,9 +23,9 @@ from fuzz.triage.bug import Bug, Example, Origin
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
-from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_of_outcome
+from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report
 from fuzz.worker.retry_backoff import RetryBackoff
-from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
 
 RATE_RUNS = 10
 """Runs from which the rate of a disagreement is estimated."""
@@ -71,7 +71,7 @@ class Triage:
             if clean:
                 self._replace_worker()
             answer = self.worker.call(Examine(case, sampled, everything))
-            report = report_of_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
+            report = report_of_crash(answer, case, self.worker) if isinstance(answer, WorkerCrash) else answer
             if not (report.not_run and self.backoff.wait(tries, self.worker.deadline)):
                 break
         return report

@@ -17,7 +17,7 @@ NUMBER, SINCE, PID, STATUS, FAULT, FORKS, TARGETS_CODE = range(7)
 """The cells of an activity; those of the profile follow them."""
 PROFILE_START = 7
 TARGETS_CODES = ("", "the target's file", "the target's reference")
-"""What of a target's own code a worker runs before its first request."""
+"""What of a target's own code a worker runs beside the launcher."""
 FILE, REFERENCE = 1, 2
 OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED, INTERPRETER_CHANGED = 1, 2, 3, 4
 """Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
@@ -107,7 +107,7 @@ class Activity:
 
     @property
     def targets_code(self) -> str:
-        """What of the target's own code the process runs before its first request; empty for nothing."""
+        """What of the target's own code the process runs beside the launcher; empty for nothing."""
         return TARGETS_CODES[int(self.cells[TARGETS_CODE])]
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,10 +10,10 @@ from typing import Any
 
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
-from fuzz.worker.protocol import ReplicaGroup, Report, report_of_outcome
+from fuzz.worker.protocol import ReplicaGroup, Report
 from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.watchdog import POLL_SECONDS
-from fuzz.worker.worker import ForkingServer, Worker, WorkerCrash, wait_for_response
+from fuzz.worker.worker import ForkingServer, Worker, WorkerCrash, report_of_crash
 
 QUEUE_DEPTH = 4
 """Groups queued at each worker, so that it never waits for the next."""
@@ -114,12 +115,23 @@ class Pool:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""
         requests = group.requests()
         if len(requests) == 1:
-            return (report_of_outcome(crash.outcome),)
+            with self._worker() as worker:
+                return (report_of_crash(crash, requests[0].case, worker),)
         reports: list[Report] = []
         with self._worker() as worker:
             for request in requests:
                 response = worker.call(request)
                 if isinstance(response, WorkerCrash):
-                    return (*reports, report_of_outcome(response.outcome))
+                    return (*reports, report_of_crash(response, request.case, worker))
                 reports.append(response)
         return tuple(reports)
+
+
+def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
+    """A worker that has sent a response or has ended; None where none does so within so many seconds."""
+    owners = {end.fileno(): worker for worker in workers for end in worker.ends if end.fileno() >= 0}
+    poll = select.poll()
+    for number in owners:
+        poll.register(number, select.POLLIN)
+    ready = poll.poll(1000 * seconds)
+    return owners[ready[0][0]] if ready else None

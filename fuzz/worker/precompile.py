@@ -19,9 +19,10 @@ from typing import Any
 
 from fuzz.model.case import Case
 from fuzz.worker.deadline import Deadline
+from fuzz.worker.pool import wait_for_response
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.watchdog import POLL_SECONDS
-from fuzz.worker.worker import ForkingServer, Worker, wait_for_response
+from fuzz.worker.worker import ForkingServer, Worker
 
 WARM_UP = "fuzz.oracles.examine:make_warm_up_handler"
 """The handler that runs a plan's first case."""

@@ -8,9 +8,10 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
-from fuzz.model.outcome import Died, Hung, NotRun, Outcome, OutOfMemory
+from fuzz.errors import InternalError, TargetError, UsageError
+from fuzz.model.outcome import Died, Hung, NotRun, Outcome, OutOfMemory, describe
 from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, STARTING, Activity
 from fuzz.worker.channel import Channel
 from fuzz.worker.system import oom_kills, resident, resume_if_stopped, total_memory
@@ -139,3 +140,14 @@ class WorkerProcess:
         if self._end >= 0:
             os.close(self._end)
             self._end = -1
+
+
+def raise_own_fault(outcome: Outcome | None, targets_code: str) -> NoReturn:
+    """Raises the error of a worker that ended in its own code, or in its target's before its first request."""
+    if outcome is None:
+        raise InternalError("a worker's own code failed; its traceback is on standard error")
+    if isinstance(outcome, NotRun):
+        raise UsageError(f"a worker could not start: {describe(outcome)}")
+    if targets_code:
+        raise TargetError(f"{targets_code} ended a worker before its first case: {describe(outcome)}")
+    raise InternalError(f"a worker ended before its first request: {describe(outcome)}")

@@ -13,6 +13,8 @@ HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
 LOADER = "fuzz.oracles.examine:load_launcher"
 """The function that loads the launcher of a WorkerConfig."""
+TRIAL = "fuzz.oracles.examine:make_loading_handler"
+"""The function that makes the handler of a process which only loads the file of a target."""
 SHARED_PART = 0.25
 """Eager PyTorch is as inaccurate as a kernel where its error is at least this part of the kernel's."""
 FAULT_SYMPTOMS: dict[type, str] = {
@@ -99,6 +101,13 @@ class CompareEager:
     case: Case
     call: int
     outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluateReference:
+    """A request to call the target's reference alone, as for a case. The response is None."""
+
+    case: Case
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ import ctypes
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, util
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from types import ModuleType
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POLITE = 5
@@ -203,3 +205,14 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Keeps a new process from importing the program that is running, which it does not need and may not survive."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import signal
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -20,11 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import forkserver, get_context, resource_tracker, util
-from types import ModuleType
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from fuzz.errors import InternalError, TargetError, UsageError, one_line
-from fuzz.model.outcome import Died, NotRun, Outcome, describe
+from fuzz.model.case import Case
+from fuzz.model.outcome import Died, Outcome, describe
 from fuzz.worker.activity import STARTING, Activity
 from fuzz.worker.channel import (
     Channel,
@@ -39,10 +37,18 @@ from fuzz.worker.channel import (
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process_limits import GARBLED, WorkerProcess
+from fuzz.worker.process_limits import GARBLED, WorkerProcess, raise_own_fault
 from fuzz.worker.profile import add_seconds
+from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
 from fuzz.worker.python_process import importing_this
-from fuzz.worker.system import COUNT_FORKS, environment, kill_server, restore_server_folder, resume_if_stopped
+from fuzz.worker.system import (
+    COUNT_FORKS,
+    environment,
+    kill_server,
+    restore_server_folder,
+    resume_if_stopped,
+    without_main,
+)
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
 CONTEXT = get_context("forkserver")
@@ -54,13 +60,19 @@ START_PYTHON: Callable[[bytes, Sequence[Any], Sequence[int]], int] = vars(util)[
 """Starts a new Python for the server."""
 STARTS = threading.Lock()
 """Held while a process starts, which changes this process's variables for a moment."""
+KILLED_STARTS = 3
+"""Processes one after the other that may be killed as they start, by whomever, before that is the target's doing."""
 
 
 @dataclass(frozen=True)
 class WorkerCrash:
-    """What `Worker` returns in place of a response where the process ended instead; `outcome` says how."""
+    """What `Worker` returns in place of a response where the process ended instead; `outcome` says how.
+
+    `targets_code` is what of the target's own code it ran then, empty where that was the launcher or this package.
+    """
 
     outcome: Outcome
+    targets_code: str = ""
 
 
 class ForkingServer(Protocol):
@@ -94,6 +106,7 @@ class Worker:
     pending: dict[int, Any] = field(default_factory=dict)
     _child: WorkerProcess | None = None
     _from_server: bool = False
+    _killed_starts: int = 0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _ended: dict[str, float] = field(default_factory=dict)
 
@@ -211,7 +224,8 @@ class Worker:
             raise UsageError(message.text) if message.usage else InternalError(message.text)
         if isinstance(message, HandlerResponse) and message.number in self.pending:
             return self._complete(message)
-        child.ready |= isinstance(message, HandlerReady)
+        if isinstance(message, HandlerReady):
+            child.ready, self._killed_starts = True, 0
         return None
 
     def _complete(self, response: HandlerResponse) -> tuple[Any, Any]:
@@ -230,16 +244,21 @@ class Worker:
             self._give_up_server()
             self.restart()
             return None
+        if not child.ready and outcome == Died(signal.SIGKILL.name):
+            self._killed_starts += 1
+            if self._killed_starts < KILLED_STARTS:
+                self.restart()
+                return None
+        targets_code = child.activity.targets_code
         if outcome is None or not child.ready:
             self.stop()
-            _raise_own_fault(outcome, child.activity.targets_code)
-        assert outcome is not None
+            raise_own_fault(outcome, targets_code)
         oldest = next(iter(self.pending), None)
         # A process may be killed just after it has sent the response.
         answered = number is not None and oldest is not None and number < oldest
         request = None if answered or oldest is None else self.pending.pop(number if number in self.pending else oldest)
         self.restart()
-        return None if answered or oldest is None else (request, WorkerCrash(outcome))
+        return None if answered or oldest is None else (request, WorkerCrash(outcome, targets_code))
 
     def clone(self) -> Worker:
         """A worker with the same configuration, without a process."""
@@ -289,25 +308,18 @@ class Worker:
         self.stop()
 
 
-def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
-    """A worker that has sent a response or has ended; None where none does so within so many seconds."""
-    owners = {end.fileno(): worker for worker in workers for end in worker.ends if end.fileno() >= 0}
-    poll = select.poll()
-    for number in owners:
-        poll.register(number, select.POLLIN)
-    ready = poll.poll(1000 * seconds)
-    return owners[ready[0][0]] if ready else None
+def report_of_crash(crash: WorkerCrash, case: Case, worker: Worker) -> Report:
+    """The report on a case in which a worker has ended. TargetError where the target's reference ends any worker.
 
-
-def _raise_own_fault(outcome: Outcome | None, targets_code: str) -> NoReturn:
-    """Raises the error of a worker that ended in its own code, or in its target's before its first request."""
-    if outcome is None:
-        raise InternalError("a worker's own code failed; its traceback is on standard error")
-    if isinstance(outcome, NotRun):
-        raise UsageError(f"a worker could not start: {describe(outcome)}")
-    if targets_code and outcome != Died(signal.SIGKILL.name):  # Which others may have sent.
-        raise TargetError(f"{targets_code} ended a worker before its first case: {describe(outcome)}")
-    raise InternalError(f"a worker ended before its first request: {describe(outcome)}")
+    A clean one is asked for that alone, as what a kernel has written astray may end the reference as well.
+    """
+    if crash.targets_code and isinstance(crash.outcome, Died):
+        with worker.clone() as clean:
+            again = clean.call(EvaluateReference(case))
+        if isinstance(again, WorkerCrash) and again.targets_code and isinstance(again.outcome, Died):
+            where = f"ends the process that calls it at {dict(case.last.dims)}"
+            raise TargetError(f"{again.targets_code} {where}: {describe(again.outcome)}")
+    return report_of_outcome(crash.outcome)
 
 
 @contextmanager
@@ -333,17 +345,6 @@ def _forking_from(server: forkserver.ForkServer | None) -> Iterator[None]:
     finally:
         WATCHDOG.remove(check)
         module["connect_to_new_process"] = connect
-
-
-@contextmanager
-def without_main() -> Iterator[None]:
-    """Keeps a new process from importing the program that is running, which it does not need and may not survive."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 def preload(*modules: str) -> None:

@@ -124,6 +124,14 @@ FILES = [
         TARGET.replace(REFERENCE, "reference=lambda x: __import__('os')._exit(0)"),
         ("the target's reference ended a worker before its first case", "exit status 0"),
     ),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x) if len(x) < 3 else __import__('os')._exit(4)"),
+        ("the target's reference ends the process that calls it at {'N': ", "exit status 4"),
+    ),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x) if len(x) < 3 else exit(4)"),
+        ("its reference fails", "SystemExit: 4"),
+    ),
     (TARGET.replace("1, 64", "5, 3"), ("dim 'N': no multiple of 1 lies between 5 and 3",)),
     (TARGET.replace("1, 64", "-2, 3"), ("dim 'N'", "between -2 and 3")),
     (TARGET.replace("1, 64", "33, 63, multiple_of=32"), ("no multiple of 32 lies between 33 and 63",)),

@@ -18,19 +18,19 @@ import pytest
 from crashes import crash_outcome
 from processes import has_ended
 
-from fuzz.errors import InternalError, UsageError
+from fuzz.errors import InternalError, TargetError, UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
 from fuzz.worker import process_limits
-from fuzz.worker.activity import Activity
+from fuzz.worker.activity import FILE, Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
-from fuzz.worker.child.serve import heartbeat
+from fuzz.worker.child.serve import heartbeat, running
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
-from fuzz.worker.protocol import Examine, Report, WorkerConfig
+from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
-from fuzz.worker.worker import CONTEXT, Worker, WorkerCrash
+from fuzz.worker.worker import CONTEXT, Worker, WorkerCrash, report_of_crash
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -204,6 +204,31 @@ def test_a_worker_that_cannot_start_says_why() -> None:
         worker.call("pid")
 
 
+def make_killed_handler(config: tuple[Path, int]) -> Callable[[Any], int]:
+    """Makes a handler whose process is killed as it loads its target, for so many times."""
+    starts, killed = config
+    with starts.open("a") as file:
+        file.write("x")
+    count = starts.stat().st_size
+    with running(FILE):
+        if count <= killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return lambda request: count
+
+
+def test_a_worker_that_is_killed_as_it_starts_is_started_again_twice(tmp_path: Path) -> None:
+    config = f"{__name__}:make_killed_handler", (tmp_path / "starts", 2), 8 << 30, 60.0
+    with Worker(*config) as worker:
+        assert worker.call("") == 3
+    (tmp_path / "starts").unlink()
+    with (
+        Worker(config[0], (tmp_path / "starts", 9), *config[2:]) as worker,
+        pytest.raises(TargetError, match="^the target's file ended a worker before its first case: .* SIGKILL$"),
+    ):
+        worker.call("")
+    assert (tmp_path / "starts").read_text() == "xxx"
+
+
 def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker(HANDLER, "slow", 8 << 30, timeout=1.0) as worker:
         assert worker.call(("echo", 1)) == 1
@@ -340,6 +365,41 @@ def test_a_kernel_that_waits_for_a_lock_forever_hangs(tmp_path: Path) -> None:
     with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
         worker.timeout = 5.0
         assert crash_outcome(worker, Examine(case)) == Hung(5.0)
+
+
+ENDS = """
+import os
+from fuzz import size, target, tensor
+
+N, CALLED = size("N", 1, 8), []
+
+
+def reference(x):
+    if len(x) == 7 or CALLED:
+        os._exit(4)
+    return dict(y=x * 2)
+
+
+@target(x=tensor(N), reference=reference)
+def doubles(x):
+    CALLED.extend(range(len(x) // 8))
+    return dict(y=x * 2)
+"""
+
+
+def test_a_reference_that_ends_its_process_is_blamed_where_it_does_so_without_the_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "ends.py"
+    path.write_text(ENDS)
+    with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
+        for size in (7, 8):
+            case = Case("doubles", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
+            crash = worker.call(Examine(case))
+            assert crash == WorkerCrash(Died("exit status 4"), "the target's reference")
+            if size == 8:
+                assert report_of_crash(crash, case, worker) == report_of_outcome(crash.outcome)
+                continue
+            with pytest.raises(TargetError, match="^the target's reference ends the process that calls it at {'N': 7}"):
+                report_of_crash(crash, case, worker)
 
 
 def test_a_report_travels_between_processes(case: Case) -> None:

@@ -32,11 +32,12 @@ from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.replay import own_backend, replay_entry
+from fuzz.run.setup import try_loading
 from fuzz.run.watcher import Watcher
 from fuzz.search.coverage import cells, possible
 from fuzz.search.engines import check_engine
 from fuzz.search.statistics import RunStatistics
-from fuzz.target.loader import load, load_planted
+from fuzz.target.loader import load, load_planted, locate
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.protocol import ReplicaGroup
@@ -130,6 +131,7 @@ def _hit_fields(bug: Bug) -> tuple[str, bool, bool, int, int]:
 
 def run_slice(request: Slice, channel: HostChannel) -> None:
     start = time.monotonic()
+    try_loading(locate(request.target)[0])
     target = load(request.target)
     if request.planted:
         load_planted(target, request.planted)
@@ -193,6 +195,7 @@ def replay_entries(request: Replay, channel: HostChannel) -> None:
         channel.send(protocol.Replaying(path))
         try:
             entry = corpus.read(Path(path))
+            try_loading(locate(request.target)[0])
             replayed = replay_entry(Path(path), entry, own_backend(entry, request.backend), request.target)
             why = f"it was seen on {entry.provenance.backend}, and agrees on {replayed.backend}"
             shown = (None, "", why) if replayed.undecided else (replayed.reproduced, entry.status)

@@ -13,7 +13,7 @@ from fuzz.backends.launch_trace.trace import LaunchTrace, TraceResult, matches_s
 from fuzz.model.case import SEED_STRIDE, Argument, Call, Case, LaunchOptions
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.outcome import CallResult, Outcome, Returned
+from fuzz.model.outcome import CallResult, NotRun, Outcome, Returned
 from fuzz.model.recipes import Recipe
 from fuzz.model.recipes.torch_values import from_bits, tensors
 from fuzz.oracles.comparison.bits import Outputs
@@ -45,6 +45,10 @@ class CaseRunner:
 
     def run(self, case: Case) -> Examination:
         return self._examination(case, run(self.target, self.launcher, case.calls, self.backend))
+
+    def not_run(self, case: Case) -> Examination:
+        """A case whose launcher is not called."""
+        return self._examination(case, NotRun("not called"))
 
     def run_again(self, case: Case) -> Examination:
         """The same for one case after another: where it is the last one again, its reference is not evaluated again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import torch
@@ -12,6 +14,8 @@ from fuzz.errors import TargetError, one_line
 from fuzz.model.dims import resolve
 from fuzz.target.spec import Target
 from fuzz.target_code import REFERENCE, executing
+from fuzz.worker import activity
+from fuzz.worker.child.serve import running
 
 
 def reference_dtype(name: str) -> torch.dtype:
@@ -27,6 +31,23 @@ def check_precision(target: Target) -> None:
             raise TargetError(
                 f"target {target.name!r}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due"
             )
+
+
+def noting_reference(target: Target) -> Target:
+    """The target with a reference during which a worker's process notes what runs; where that leaves, it fails."""
+    function = target.reference
+    if function is None:
+        return target
+
+    @wraps(function)
+    def reference(*arguments: Any, **named: Any) -> Mapping[str, Any]:
+        with running(activity.REFERENCE):
+            try:
+                return function(*arguments, **named)
+            except (SystemExit, KeyboardInterrupt) as error:
+                raise TargetError(f"target {target.name!r}: its reference fails: {one_line(error)}") from error
+
+    return replace(target, reference=reference)
 
 
 def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:

@@ -10,6 +10,7 @@ from bugs import wrong_value
 from fuzz.campaign.hosts import host_process
 from fuzz.campaign.hosts.host_process import SliceWatcher
 from fuzz.campaign.journal import Journal, read_suspects
+from fuzz.campaign.protocol import Message, Refused, Slice
 from fuzz.model.case import Case
 from fuzz.worker.protocol import ReplicaGroup
 
@@ -54,3 +55,20 @@ def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path
     journal.start_group(ReplicaGroup(case.replica(1), ((),), 1))
     journal.release()
     assert [suspect.key for suspect in read_suspects(journal.path)] == [case.replica(1).key]
+
+
+class Events(list[Message]):
+    """A channel that keeps what is sent."""
+
+    def send(self, event: Message) -> None:
+        self.append(event)
+
+
+def test_a_file_that_ends_its_process_costs_its_slice_and_not_the_host(tmp_path: Path) -> None:
+    path, folder = tmp_path / "mine.py", str(tmp_path)
+    path.write_text("import os\nos._exit(3)\n")
+    request = Slice(f"{path}:mine", "cpu", "", "auto", 0, 0, 0, 1.0, None, folder, f"{folder}/job.journal", 1 << 33)
+    channel: Any = Events()
+    host_process.handle(request, channel)
+    (event,) = channel
+    assert isinstance(event, Refused) and event.why.startswith("the target's file ended a worker before its first case")
