@@ -279,9 +279,9 @@ def test_a_server_that_does_not_answer_is_replaced(worker: Worker, monkeypatch: 
 
     def leave_stopped(number: int) -> None:
         """The new server has all the time that it needs."""
-        monkeypatch.setattr(worker, "SERVER_SECONDS", 1.0 if number == server else 300.0)
+        monkeypatch.setattr("fuzz.worker.worker.SERVER_SECONDS", 1.0 if number == server else 300.0)
 
-    monkeypatch.setattr(worker, "resume_if_stopped", leave_stopped)
+    monkeypatch.setattr("fuzz.worker.worker.resume_if_stopped", leave_stopped)
     monkeypatch.setattr(process_limits, "resume_if_stopped", lambda _: None)
     os.kill(server, signal.SIGSTOP)
     other = worker.clone()
@@ -312,7 +312,7 @@ def test_a_server_whose_folder_is_deleted_while_it_is_replaced_is_replaced_again
         time.sleep(seconds)
         shutil.rmtree(folder, ignore_errors=True)
 
-    monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=sleep_and_delete, **CLOCK))
+    monkeypatch.setattr("fuzz.worker.worker.time", SimpleNamespace(sleep=sleep_and_delete, **CLOCK))
     with worker.clone() as other:
         assert other.call(("echo", 1)) == 1
 
@@ -324,7 +324,7 @@ def test_a_folder_of_temporary_files_that_cannot_be_made_again_is_one_clear_line
     folder = Path(get_temp_dir())
     shutil.rmtree(folder)
     folder.touch()
-    monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=lambda _: None, **CLOCK))
+    monkeypatch.setattr("fuzz.worker.worker.time", SimpleNamespace(sleep=lambda _: None, **CLOCK))
     try:
         with worker.clone() as other, pytest.raises(UsageError, match="kernels delete the folder of temporary files"):
             other.call(("echo", 1))
