@@ -20,7 +20,7 @@ OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib", "atheris", "ray"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 SERVICE = {
     "campaign": {"sqlalchemy", "alembic", "pydantic"},
-    "web": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "web": {"anyio", "fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "prometheus_client", "uvicorn"},
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""
