@@ -40,7 +40,8 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
     program = (
         "import os, subprocess, time\nfrom fuzz import target\n"
         "left = subprocess.Popen(['sleep', '600'], start_new_session=True).pid\n"
-        "open('left', 'w').write(f'{os.getpid()} {left} ')\n"
+        # A signal that arrives while a file is closed by its deletion would be lost.
+        "with open('left', 'w') as file:\n    file.write(f'{os.getpid()} {left} ')\n"
     )
     (tmp_path / "mine.py").write_text(f"{program}time.sleep(600)\n")
     with subprocess.Popen([FUZZ, "drift", "mine.py"], cwd=tmp_path, stderr=subprocess.PIPE) as running:

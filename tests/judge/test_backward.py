@@ -96,10 +96,22 @@ def test_a_kernel_that_autograd_does_not_follow_promises_no_gradient(tmp_path: P
     assert found.verdict == RIGHT and GRADIENTS not in found.kinds, found.reason
 
 
+WITHOUT_RULE = """
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient + 0 * torch.igamma(gradient.abs() + 1, gradient.abs() + 1)
+
+
+class Model("""
+
+
 def test_a_backward_without_a_rule_leaves_the_outputs_comparable(tmp_path: Path) -> None:
-    pooled = PROBLEM.replace(
-        "torch.exp(x) * self.scale", "nn.functional.max_pool3d(x.view(1, 4, -1, 1, 1) * 2, 1) + self.scale[0]"
-    )
-    paths = write(tmp_path, "problem", pooled), write(tmp_path, "solution", as_solution(pooled))
+    doubled = PROBLEM.replace("class Model(", WITHOUT_RULE).replace("torch.exp(x)", "Doubled.apply(x)")
+    paths = write(tmp_path, "problem", doubled), write(tmp_path, "solution", as_solution(doubled))
     found = judge(JudgeOptions(*paths, backend="cpu", seconds=0))
     assert found.verdict == RIGHT and GRADIENTS not in found.kinds, found.reason
