@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from fuzz.backends import BACKENDS
+from fuzz.backends import BACKENDS, SELECTABLE
 from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.escaping import is_storable, printable
@@ -79,7 +79,7 @@ Text = Annotated[str, Field(min_length=1), AfterValidator(_storable)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 
 
-Backends = Annotated[Texts, AfterValidator(partial(_all_known, ("auto", "cpu", "cuda")))]
+Backends = Annotated[Texts, AfterValidator(partial(_all_known, SELECTABLE))]
 Engines = Annotated[Texts, AfterValidator(partial(_all_known, ENGINES))]
 
 

@@ -28,8 +28,6 @@ HUGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
 MANY_FORKS = 16
 """A process of 270 MB that has forked so often would have saved by huge pages what they cost: with them, a fork and its
 end take a quarter of the processor's time."""
-COUNT_FORKS = f"from {__name__} import use_huge_pages_after; use_huge_pages_after({MANY_FORKS}); "
-"""Begins the program of a server from which processes are forked."""
 HUGE_PAGES_ALLOWED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

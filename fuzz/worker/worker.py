@@ -41,14 +41,7 @@ from fuzz.worker.process_limits import GARBLED, WorkerProcess, raise_own_fault
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
 from fuzz.worker.python_process import importing_this
-from fuzz.worker.system import (
-    COUNT_FORKS,
-    environment,
-    kill_server,
-    restore_server_folder,
-    resume_if_stopped,
-    without_main,
-)
+from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
 CONTEXT = get_context("forkserver")
@@ -56,6 +49,8 @@ SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Keeps a process that is started from running a file of the working folder that is named as one of its modules is."""
 SERVER_SECONDS = 300.0
 """Seconds after which the server that workers are forked from is replaced, where it has not started one by then."""
+COUNT_FORKS = "fuzz.worker.child.count_forks"
+"""The module that the server imports after all others."""
 START_PYTHON: Callable[[bytes, Sequence[Any], Sequence[int]], int] = vars(util)["spawnv_passfds"]
 """Starts a new Python for the server."""
 STARTS = threading.Lock()
@@ -349,7 +344,7 @@ def _forking_from(server: forkserver.ForkServer | None) -> Iterator[None]:
 
 def preload(*modules: str) -> None:
     """Starts the server that workers are forked from, with modules imported, while the caller does other things."""
-    CONTEXT.set_forkserver_preload(list(modules))
+    CONTEXT.set_forkserver_preload([*modules, COUNT_FORKS])
     _start_server(_run_in_python)
 
 
@@ -360,7 +355,7 @@ def fork_server(*modules: str) -> None:
     """
     for module in modules:
         import_module(module)
-    CONTEXT.set_forkserver_preload(list(modules))
+    CONTEXT.set_forkserver_preload([*modules, COUNT_FORKS])
     _start_server(_run_in_fork)
 
 
@@ -381,7 +376,7 @@ def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> 
 
 def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
     """Starts a new Python, which would import nothing where it does not find this package; its number."""
-    return START_PYTHON(path, [*arguments[:-1], importing_this(COUNT_FORKS + arguments[-1])], passed)
+    return START_PYTHON(path, [*arguments[:-1], importing_this(arguments[-1])], passed)
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
@@ -393,7 +388,7 @@ def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -
         return number
     try:
         close_files_but(*passed)
-        exec(COUNT_FORKS + arguments[-1], {})
+        exec(arguments[-1], {})
     except Exception:
         traceback.print_exc()
     finally:

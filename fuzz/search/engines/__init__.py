@@ -51,7 +51,7 @@ def make_scheduler(
         ),
         "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches),
     }
-    if not missing():
+    if name in ("auto", "atheris") and not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     lag = LONG_LAG if name == "random" else LAG
