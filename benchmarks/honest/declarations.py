@@ -1,9 +1,9 @@
 """Declares targets of torch's operations from the samples of its own test-suite, none of which needs a line here.
 
-Every sample of an operation's OpInfo is a call. Of a call whose tensors are all floating, the tensors become arguments
-over named dims, and everything else stays as it is. A dim is free where the operation takes other sizes of it; the
-shapes of the results are found by running the operation at several sizes. Each declaration becomes a file of targets,
-which loads without torch's test-suite:
+Every sample of an operation's OpInfo is a call. Of a call that names no device and whose tensors are all floating, the
+tensors become arguments over named dims, and everything else stays as it is. A dim is free where the operation takes
+other sizes of it; the shapes of the results are found by running the operation at several sizes. Each declaration
+becomes a file of targets, which loads without torch's test-suite:
 
 python -m benchmarks.honest.declarations FOLDER [--jobs N]
 """
@@ -16,9 +16,10 @@ import json
 import math
 import sys
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -163,17 +164,28 @@ def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tupl
     return {dim: (1, high) if dim in free else (size, size) for dim, size in sizes.items()}
 
 
-def raise_dims(declaration: Declaration) -> dict[str, tuple[int, int]]:
-    """The dims from the least sizes on at which the results have the declared shapes.
+def bound_dims(declaration: Declaration) -> dict[str, tuple[int, int]]:
+    """The dims between the least and the largest sizes at which the results have the declared shapes.
 
-    An index or an offset among the arguments needs a size, and a size of 1 may be another case, as it is of squeeze.
+    An index or an offset among the arguments needs a size, the end of a slice allows none beyond it, and a size of 1
+    may be another case, as it is of squeeze.
     """
     sizes, dims = free_sizes(declaration.dims, SIZES[0]), dict(declaration.dims)
     for dim, (low, high) in declaration.dims.items():
-        while sizes[dim] > low and has_shapes(declaration, sizes | {dim: sizes[dim] - 1}):
+        first = sizes[dim]
+        beyond = range(first + 1, high + 1)
+        fails = partial(lacks_shapes, declaration, sizes, dim)
+        if beyond and fails(high):
+            high = first + bisect_left(beyond, True, key=fails)
+        while sizes[dim] > low and not fails(sizes[dim] - 1):
             sizes[dim] -= 1
         dims[dim] = (sizes[dim], high)
     return dims
+
+
+def lacks_shapes(declaration: Declaration, sizes: Mapping[str, int], dim: str, size: int) -> bool:
+    """Whether the results do not have the declared shapes at these sizes, with another one of a dim."""
+    return not has_shapes(declaration, {**sizes, dim: size})
 
 
 def has_shapes(declaration: Declaration, sizes: Mapping[str, int]) -> bool:
@@ -262,7 +274,7 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
     fits = [name for name in DTYPES if takes(declaration, seen[0][0], getattr(torch, name), outputs, gradients)]
     fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
     declared = Declaration(**fields)
-    return replace(declared, dims=raise_dims(declared))
+    return replace(declared, dims=bound_dims(declared))
 
 
 def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:
@@ -312,7 +324,7 @@ def declare(info: Any) -> Iterator[Declaration]:
         except NotDeclarable:
             continue
         form = json.dumps([args, kwargs, [len(shape) for shape in shapes.values()]])
-        if form in forms or not shapes or kwargs.get("inplace") or kwargs.get("training"):
+        if form in forms or not shapes or kwargs.keys() & {"device"} or kwargs.get("inplace") or kwargs.get("training"):
             continue
         forms.add(form)
         name = f"{info.name}{variant}".replace(".", "_").replace("-", "_") + (f"_{made + 1}" if made else "")

@@ -42,18 +42,22 @@ def kept_grades() -> dict[str, Row]:
 def graded_runs(backend: str, name: str) -> list[Row]:
     """Every run of a set on a backend, each finding with the grade that it was given after the run.
 
-    A case that its run had no time to confirm is a finding where it was confirmed since, once for each output and
-    severity of a run; a finding that agrees or is undecided since is left out.
+    A case that its run had no time to confirm is a finding where it was confirmed since. What another run of the target
+    has found in the same words is left out, and so is what agrees or is undecided since.
     """
-    grades = kept_grades()
-    return [_graded(run, grades) for run in kept_runs(backend, name)]
+    grades, said = kept_grades(), set[tuple[str, str]]()
+    return [_graded(run, grades, said) for run in kept_runs(backend, name)]
 
 
-def _graded(run: Row, grades: Mapping[str, Row]) -> Row:
+def _graded(run: Row, grades: Mapping[str, Row], said: set[tuple[str, str]]) -> Row:
     findings = [one | grades.get(entry_of(one.get("path", "")), {}) for one in run.get("findings", ())]
-    late = [grades.get(entry_of(path), {}) for path in run.get("kept", ())]
-    confirmed = {(one["output"], one["severity"]): one | {"seen": "new"} for one in late if "output" in one}
-    known = [one for one in [*findings, *confirmed.values()] if one.get("ended") not in NO_FINDING]
+    late = [grades.get(entry_of(path), {}) | {"seen": "new"} for path in run.get("kept", ())]
+    known = []
+    for one in [*findings, *(one for one in late if "output" in one)]:
+        words = run["target"], one.get("message", "")
+        if one.get("ended") not in NO_FINDING and words not in said:
+            said.add(words)
+            known.append(one)
     return run | {"findings": known}
 
 

@@ -105,12 +105,17 @@ def test_a_dim_is_as_large_as_an_index_among_the_arguments_needs():
         (info("linalg.diagonal", (torch.rand(5, 5), {"offset": 2})), {"D0": (2, 256)}),
         (info("tensor_split", (torch.rand(3, 5), [2, 4], 1, {})), {"x0_0": (1, 256), "x0_1": (4, 256)}),
         (info("squeeze", (torch.rand(5, 3), 0, {})), {"x0_0": (2, 256), "x0_1": (1, 256)}),
+        (info("slice_scatter", (torch.rand(5, 5), torch.rand(5, 5), 1, 0, 20, 1, {})), {"D0": (1, 20)}),
     ],
     ids=lambda part: getattr(part, "name", ""),
 )
-def test_results_have_the_declared_shapes_at_the_least_sizes(sample, dims):
+def test_results_have_the_declared_shapes_at_the_least_and_the_largest_sizes(sample, dims):
     (made,) = declare(sample)
     assert made.dims == dims
+
+
+def test_a_call_that_names_a_device_is_left_out():
+    assert list(declare(info("ones_like", (torch.rand(5, 5), {"device": "cpu"})))) == []
 
 
 def test_sizes_of_free_dims_differ():

@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     run = {
         "target": "exp.py:exp",
         "cases": 9,
-        "findings": [CUT_OFF, CUT_OFF | {"path": f"{HEAD}/exp/b.yaml", "severity": "low"}],
+        "findings": [CUT_OFF, CUT_OFF | {"path": f"{HEAD}/exp/b.yaml", "severity": "low", "message": "y is low"}],
         "kept": [f"{HEAD}/exp-cut-off/d.yaml", f"{HEAD}/exp-cut-off/gone.yaml"],
     }
     store.keep_run("cpu", "torch", run)
@@ -51,7 +51,7 @@ def test_the_table_shows_grades_that_came_after_the_run(folder):
     [run] = store.graded_runs("cpu", "torch")
     assert [(one["seen"], one["severity"], one["message"]) for one in run["findings"]] == [
         ("new", "high", "smaller"),
-        ("new", "low", "y is wrong"),
+        ("new", "low", "y is low"),
         ("new", "high", "confirmed"),
     ]
 
