@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.honest.shares import Shares
-from benchmarks.honest.store import ROOT, SETS, STORE, graded_runs, keep_run, kept_runs
+from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
 from benchmarks.processors import share_of
 from fuzz.errors import TargetError
@@ -65,9 +65,7 @@ def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -
     """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs."""
     # Of the thread that calls: the process that it starts inherits them.
     os.sched_setaffinity(0, processors)
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
     share = shares.take()
     while share is not None:
         with subprocess.Popen(arguments(asked), **pipes) as process:  # type: ignore[call-overload]

@@ -19,7 +19,17 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from benchmarks.honest.store import DECIDED, ROOT, SETS, STORE, entry_of, keep_grade, kept_grades, kept_runs
+from benchmarks.honest.store import (
+    DECIDED,
+    ROOT,
+    SETS,
+    STORE,
+    entry_of,
+    environment,
+    keep_grade,
+    kept_grades,
+    kept_runs,
+)
 from benchmarks.processors import share_of
 from fuzz import corpus
 from fuzz.errors import CorpusError
@@ -72,11 +82,10 @@ def shrink(question: Question, backend: str, seconds: float, *options: str) -> d
     path = STORE / question.now
     command = [sys.executable, "-m", "fuzz", "shrink", str(path), f"--seconds={seconds:g}", f"--backend={backend}"]
     command += [f"--target={ROOT / question.target}"] if ":" in question.target else []
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    command += options
+    limit, variables = seconds + PATIENCE, environment()
     try:
-        ended = subprocess.run(
-            [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds + PATIENCE
-        )
+        ended = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
         return {"ended": "its time ended"}
     if ended.returncode:
@@ -93,9 +102,12 @@ def described(path: Path) -> dict[str, Any]:
         return {"ended": str(error)}
     assert entry.finding is not None
     verdict = entry.provenance.adjudication.name
-    undecided = "undecided" if verdict == "undecided" else ""
+    if entry.severity:
+        ended = "graded"
+    else:
+        ended = verdict if verdict == "undecided" else f"{entry.provenance.cut_off or 'grading'} was cut off"
     return {
-        "ended": "graded" if entry.severity else undecided or f"{entry.provenance.cut_off or 'grading'} was cut off",
+        "ended": ended,
         "now": entry_of(str(path)),
         "severity": entry.severity,
         "input_class": entry.grade and entry.grade.input_class,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,12 @@ DECIDED = ("graded", *NO_FINDING)
 """How questions about an entry end that need not be asked again."""
 Row = dict[str, Any]
 _writing = threading.Lock()
+
+
+def environment() -> dict[str, str]:
+    """The variables of a process that imports this checkout, with one thread, as jobs divide the processors."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def keep_run(backend: str, name: str, run: Row) -> None:

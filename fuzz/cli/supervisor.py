@@ -111,7 +111,7 @@ def supervise(complain: Callable[[str], None]) -> None:
 
 def _wait(process: int, note: Note) -> tuple[str, int]:
     """Waits for the end of a command, and ends it where a file exceeds a limit: (that limit if any, its status)."""
-    killed, limit, told = "", max(total_memory() // 2, 1 << 30), math.inf
+    killed, limit, ending_since = "", max(total_memory() // 2, 1 << 30), math.inf
     while True:
         received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_SECONDS)
         # What the terminal sends goes to the command as well.
@@ -121,8 +121,8 @@ def _wait(process: int, note: Note) -> tuple[str, int]:
             if ended[0] == process:
                 return killed, ended[1]
         code, which, since, _ = note.read()
-        told = min(told, time.monotonic()) if code != NO_CODE else math.inf
-        if time.monotonic() - told > END_SECONDS:
+        ending_since = min(ending_since, time.monotonic()) if code != NO_CODE else math.inf
+        if time.monotonic() - ending_since > END_SECONDS:
             os.kill(process, signal.SIGKILL)
         if code == NO_CODE and which == target_code.FILE and not killed:
             if time.monotonic() - since > FILE_SECONDS:

@@ -48,7 +48,7 @@ def compare_eager(exam: Examination, request: CompareEager) -> EagerDeviation | 
 
 
 def evaluate_alone(exam: Examination) -> None:
-    """Calls the reference for each call of a case that did not run; what it raises is told where a case runs."""
+    """Calls the reference for each call of a case that did not run; what it raises is reported where a case runs."""
     for index in range(len(exam.case.calls)):
         with suppress(Exception):
             run_eager(exam, index, torch.float64)

@@ -66,6 +66,6 @@ def test_what_is_no_finding_any_more_is_left_out(folder, ended):
 
 def test_an_entry_is_described_by_its_file(folder):
     path = store.ROOT / "corpus/fla_norm_linear/dx+dresidual+dmatrix-value-bf5060e2.yaml"
-    told = grading.described(path)
-    assert (told["ended"], told["severity"], told["output"]) == ("graded", "high", "dx+dresidual+dmatrix")
+    fields = grading.described(path)
+    assert (fields["ended"], fields["severity"], fields["output"]) == ("graded", "high", "dx+dresidual+dmatrix")
     assert grading.described(folder / "corpus/cpu/torch/exp/a.yaml")["ended"] not in store.DECIDED
