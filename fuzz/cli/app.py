@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from fuzz.run import environment
 
 COMMANDS = {
-    "list": "inspect:list_targets",
+    "list": "targets:list_targets",
     "run": "run:run",
     "sweep": "sweep:sweep",
     "drift": "drift:drift",
@@ -28,9 +28,9 @@ COMMANDS = {
     "mark": "entries:mark",
     "report": "report:report",
     "serve": "service:serve",
-    "new": "inspect:new",
+    "new": "targets:new",
     "judge": "judge:judge",
-    "doctor": "inspect:doctor",
+    "doctor": "targets:doctor",
     "store": "service:store",
 }
 """The function of each command, or its group of commands, as module:name in this folder."""

@@ -15,11 +15,11 @@ from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, 
 from fuzz.target.spec import Target
 from fuzz.target_code import prepare
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process_limits import START_SECONDS
 from fuzz.worker.protocol import LOADER, TRIAL, WorkerConfig
 from fuzz.worker.system import total_memory
 from fuzz.worker.target_server import TargetServer
 from fuzz.worker.worker import Worker, fork_server, preload
+from fuzz.worker.worker_process import START_SECONDS
 
 SERVER_MODULE = "fuzz.server_preload"
 """What the server of workers imports."""

@@ -37,12 +37,12 @@ from fuzz.worker.channel import (
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process_limits import GARBLED, WorkerProcess, raise_own_fault
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
 from fuzz.worker.python_process import importing_this
 from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
+from fuzz.worker.worker_process import GARBLED, WorkerProcess, raise_own_fault
 
 CONTEXT = get_context("forkserver")
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}

@@ -25,7 +25,7 @@ from processes import has_ended
 from benchmarks.reliability.hostile import sockets
 from fuzz.errors import UsageError
 from fuzz.model.outcome import Died, Hung, NotRun, OutOfMemory
-from fuzz.worker import process_limits
+from fuzz.worker import worker_process
 from fuzz.worker.system import resident
 from fuzz.worker.worker import Worker, WorkerCrash
 
@@ -168,7 +168,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
 }
 
 
-GARBLED = process_limits.GARBLED
+GARBLED = worker_process.GARBLED
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def is_stopped(pid: int) -> bool:
 def test_half_a_message_is_waited_for_no_longer_than_its_worker_may_be_silent(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_limits, "STALL_SECONDS", 4.0)
+    monkeypatch.setattr(worker_process, "STALL_SECONDS", 4.0)
     worker.call("pid")
     worker.timeout = 5.0
     assert crash_outcome(worker, ("write then wait", b"\xf5fz")) == Hung(5.0)
@@ -282,7 +282,7 @@ def test_a_server_that_does_not_answer_is_replaced(worker: Worker, monkeypatch: 
         monkeypatch.setattr("fuzz.worker.worker.SERVER_SECONDS", 1.0 if number == server else 300.0)
 
     monkeypatch.setattr("fuzz.worker.worker.resume_if_stopped", leave_stopped)
-    monkeypatch.setattr(process_limits, "resume_if_stopped", lambda _: None)
+    monkeypatch.setattr(worker_process, "resume_if_stopped", lambda _: None)
     os.kill(server, signal.SIGSTOP)
     other = worker.clone()
     with other:
@@ -364,12 +364,12 @@ def test_a_failure_after_a_kernel_changed_the_interpreter_is_the_kernels(worker:
 def test_who_the_system_kills_for_memory_is_at_fault_where_it_held_most_of_it(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, total: int, kind: type
 ) -> None:
-    monkeypatch.setattr(process_limits, "total_memory", lambda: total)
+    monkeypatch.setattr(worker_process, "total_memory", lambda: total)
     measured: list[int] = []
-    monkeypatch.setattr(process_limits, "resident", lambda pid: measured.append(resident(pid)) or measured[-1])
+    monkeypatch.setattr(worker_process, "resident", lambda pid: measured.append(resident(pid)) or measured[-1])
     worker.call("pid")
     del measured[:]
     while len(measured) < 2:
         time.sleep(0.01)
-    monkeypatch.setattr(process_limits, "oom_kills", lambda: 1 << 40)
+    monkeypatch.setattr(worker_process, "oom_kills", lambda: 1 << 40)
     assert isinstance(crash_outcome(worker, "kill"), kind)

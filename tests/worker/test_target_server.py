@@ -15,7 +15,7 @@ from processes import has_ended
 
 from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import Died
-from fuzz.worker import process_limits
+from fuzz.worker import worker_process
 from fuzz.worker.target_server import TargetServer
 from fuzz.worker.worker import Worker
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_loaded_is_told_as_by_a_worker_that_loads_it_itself(
     name: str, error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "hangs":
-        monkeypatch.setattr(process_limits, "START_SECONDS", 1.0)
+        monkeypatch.setattr(worker_process, "START_SECONDS", 1.0)
     with serving(name) as (server, worker):
         server.memory = worker.memory = (1 if name == "fills" else 16) << 29
         with pytest.raises(error, match=text):

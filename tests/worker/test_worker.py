@@ -22,7 +22,7 @@ from fuzz.errors import InternalError, TargetError, UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
-from fuzz.worker import process_limits
+from fuzz.worker import worker_process
 from fuzz.worker.activity import FILE, Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
 from fuzz.worker.child.serve import heartbeat, running
@@ -232,7 +232,7 @@ def test_a_worker_that_is_killed_as_it_starts_is_started_again_twice(tmp_path: P
 def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker(HANDLER, "slow", 8 << 30, timeout=1.0) as worker:
         assert worker.call(("echo", 1)) == 1
-    monkeypatch.setattr(process_limits, "START_SECONDS", 0.3)
+    monkeypatch.setattr(worker_process, "START_SECONDS", 0.3)
     with Worker(HANDLER, "slow", 8 << 30, timeout=20.0) as worker:
         with pytest.raises(InternalError, match="before its first request: did not return within 0.3 s"):
             worker.call(("echo", 1))
