@@ -104,7 +104,7 @@ BLOCKS, EACH, PAGES = size("BLOCKS", 1, 20), size("EACH", 1, 8), size("PAGES", 1
 
 
 def reshape_reference(key, value, keys, values, shift):
-    slots = (torch.arange(len(key)) + shift) % (keys.shape[0] * keys.shape[1])
+    slots = (torch.arange(len(key), device=key.device) + shift) % (keys.shape[0] * keys.shape[1])
     after = keys.flatten(0, 1).clone(), values.flatten(0, 1).clone()
     for cache, new in zip(after, (key, value), strict=True):
         cache[slots] = new

@@ -93,7 +93,7 @@ def shift_reference(x, cache, keep, ragged, ends):
     def shifted(x, state):
         past = torch.zeros_like(x[:, :1]) if state is None else state.unsqueeze(1)
         if not x.shape[1]:
-            return x, torch.zeros(len(x), 1, x.shape[-1], dtype=x.dtype) if state is None else state.unsqueeze(1)
+            return x, x.new_zeros(len(x), 1, x.shape[-1]) if state is None else state.unsqueeze(1)
         return torch.cat([past, x[:, :-1]], 1) - x, x[:, -1:]
 
     y, after = alone(shifted, ends if ragged else None, x, cache)

@@ -21,8 +21,9 @@ def normed(x, weight):
 def basis(slots, like):
     """Cosines in even columns and sines in odd ones, of all frequencies, at each of `slots - 1` places."""
     count = slots - 1
-    angle = torch.outer(torch.arange(count), torch.arange(slots) // 2).to(like) * (2 * math.pi / count)
-    values = torch.where(torch.arange(slots) % 2 == 1, angle.sin(), angle.cos()) * math.sqrt(2 / count)
+    places, columns = torch.arange(count, device=like.device), torch.arange(slots, device=like.device)
+    angle = torch.outer(places, columns // 2).to(like) * (2 * math.pi / count)
+    values = torch.where(columns % 2 == 1, angle.sin(), angle.cos()) * math.sqrt(2 / count)
     values[:, 0], values[:, 1] = 1 / math.sqrt(count), 0.0
     return values
 
@@ -30,7 +31,7 @@ def basis(slots, like):
 def turned(x, cos, sin, sign):
     """Pairs of slots turned by an angle, or with the sign -1 back."""
     mates = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-    signs = torch.tensor([-sign, sign], dtype=x.dtype).repeat(x.shape[-1] // 2)
+    signs = torch.tensor([-sign, sign], dtype=x.dtype, device=x.device).repeat(x.shape[-1] // 2)
     return cos * x + sin * signs * mates
 
 
@@ -41,9 +42,10 @@ def cyclic_reference(
     slots, heads = readout.shape[-1] + 1, q.shape[2]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     table = readout @ basis(slots, readout)
-    frequency = (torch.arange(slots) // 2).to(q) * (2 * math.pi / (slots - 1))
-    size_of = torch.where(torch.arange(slots) < 2, 1.0, 2.0).to(q).div(slots - 1).sqrt()
-    is_sine = torch.arange(slots) % 2 == 1
+    columns = torch.arange(slots, device=q.device)
+    frequency = (columns // 2).to(q) * (2 * math.pi / (slots - 1))
+    size_of = torch.where(columns < 2, 1.0, 2.0).to(q).div(slots - 1).sqrt()
+    is_sine = columns % 2 == 1
     count = len(q) if ends is None else len(ends) - 1
 
     def or_zeros(state, *shape):

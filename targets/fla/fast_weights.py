@@ -57,8 +57,8 @@ def ttt_reference(q, k, v, w, b, eta, state, shift, scale, keep, chunk, eps, fus
     q, k, v, eta = (part.transpose(1, 2) for part in (q, k, v, eta))
     q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
     count = len(q) if ends is None else len(ends) - 1
-    state = torch.zeros(count, q.shape[1], q.shape[-1], q.shape[-1], dtype=q.dtype) if state is None else state
-    shift = torch.zeros(count, q.shape[1], 1, q.shape[-1], dtype=q.dtype) if shift is None else shift
+    state = q.new_zeros(count, q.shape[1], q.shape[-1], q.shape[-1]) if state is None else state
+    shift = q.new_zeros(count, q.shape[1], 1, q.shape[-1]) if shift is None else shift
     more = (w.unsqueeze(1), b.unsqueeze(1))
     if ends is not None:
         edges = ends.tolist()
@@ -153,7 +153,7 @@ def mesa_reference(q, k, v, g, beta, lamb, keys, values, normed, steps, ragged, 
     q, k = (Unit.apply(q), Unit.apply(k)) if normed else small(q, k)
     diagonal = lamb.abs().clamp(0.25, 4.0)
     count = len(ends) - 1 if ragged else len(q)
-    first = torch.zeros(count, *q.shape[2:], q.shape[-1], dtype=q.dtype)
+    first = q.new_zeros(count, *q.shape[2:], q.shape[-1])
     keys = first if keys is None else torch.diag_embed(keys.abs())
     state = torch.cat([keys, first if values is None else values], -1)
 

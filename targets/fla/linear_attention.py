@@ -122,12 +122,13 @@ def constant(v, decays):
     return decays.to(v).expand(*v.shape[:3])
 
 
-def retention_decays(heads):
-    return (-(2.0 ** (-5.0 - torch.arange(heads, dtype=torch.float64)))).log1p()
+def retention_decays(v):
+    heads = torch.arange(v.shape[2], dtype=torch.float64, device=v.device)
+    return (-(2.0 ** (-5.0 - heads))).log1p()
 
 
 def retention_reference(q, k, v, ragged, ends, reverse=False, v_first=False, **given):
-    gate = constant(v, retention_decays(v.shape[2]))
+    gate = constant(v, retention_decays(v))
     return linear(q, k, v, gate=gate, ends=ends if ragged else None, reverse=reverse, **given)
 
 
@@ -169,7 +170,7 @@ LAYERS = size("LAYERS", 1, 4)
 
 
 def lightning_reference(q, k, v, layer, form, ragged, ends, **given):
-    heads = torch.arange(v.shape[2], dtype=torch.float64)
+    heads = torch.arange(v.shape[2], dtype=torch.float64, device=v.device)
     gate = constant(v, -(8 / v.shape[2] * (1 - layer / 4)) * heads)
     return linear(q, k, v, gate=gate, ends=ends if ragged else None, **given)
 

@@ -16,7 +16,7 @@ def weights(g, scales):
 
     The level of two places is the number of binary digits up to the highest in which they differ.
     """
-    places = torch.arange(g.shape[1])
+    places = torch.arange(g.shape[1], device=g.device)
     level = sum((places.unsqueeze(1) >> digit != places >> digit).long() for digit in range(LEVELS - 1))
     total = g.cumsum(1).transpose(1, 2)
     later = places.unsqueeze(1) >= places

@@ -168,7 +168,7 @@ def unpacked_reference(x, ends, left):
     edges, rows = ends.tolist(), []
     places = int((ends[1:] - ends[:-1]).max())
     for first, last in zip(edges, edges[1:], strict=False):
-        padding = torch.zeros(places - last + first, *x.shape[1:], dtype=x.dtype)
+        padding = x.new_zeros(places - last + first, *x.shape[1:])
         rows.append(torch.cat([padding, x[first:last]] if left else [x[first:last], padding]))
     return dict(y=torch.stack(rows))
 

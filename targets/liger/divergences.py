@@ -11,9 +11,9 @@ LEAST = 1e-10
 UNREDUCED = dict(loss=tensor(), losses=tensor(N, V))
 
 
-def counted(labels, rows):
-    """Which rows count: those whose label is not ignored."""
-    return torch.ones(rows, dtype=torch.bool) if labels is None else labels != -100
+def counted(labels, losses):
+    """Which rows of losses count: those whose label is not ignored."""
+    return losses.new_ones(len(losses), dtype=torch.bool) if labels is None else labels != -100
 
 
 def reduced(losses, reduction, count):
@@ -77,7 +77,7 @@ class Half(torch.autograd.Function):
 
 
 def tvd_reference(p, q, labels, reduction, module):
-    kept = counted(labels, len(p))
+    kept = counted(labels, p)
     losses = torch.where(kept.unsqueeze(-1), Half.apply(p, q.detach()), 0.0)
     if reduction == "mean":
         return dict(loss=losses.sum() / (kept.sum() * p.shape[-1]))
@@ -121,7 +121,7 @@ def divergence(student, teacher, beta):
 
 
 def kept_mean(losses, labels):
-    kept = counted(labels, len(losses))
+    kept = counted(labels, losses)
     return dict(loss=torch.where(kept.unsqueeze(-1), losses, 0.0).sum() / kept.sum())
 
 
@@ -218,7 +218,7 @@ def linear_kl_reference(x, weight, truth, labels, reduction, temperature, accumu
     shifted = logits - logits.amax(-1, keepdim=True).detach()
     true = truth.detach().abs()
     losses = true * (true.clamp(min=LEAST).log() - (shifted - shifted.exp().sum(-1, keepdim=True).log()))
-    kept = counted(labels, len(x))
+    kept = counted(labels, x)
     total, count = torch.where(kept.unsqueeze(-1), losses, 0.0).sum(), kept.sum().clamp(min=1)
     return dict(
         loss=total if reduction == "sum" else total / (count * losses.shape[-1] if reduction == "mean" else count)
