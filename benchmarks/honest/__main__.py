@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -71,13 +72,26 @@ def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -
         with subprocess.Popen(arguments(asked), **pipes) as process:  # type: ignore[call-overload]
             while share is not None:
                 line = answer(process, shares.request(share))
-                run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": "its process ended"}
+                run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": why_ended(process)}
                 keep_run(asked.backend, share.set, run)
                 shares.give_back(share, run)
                 share = shares.take()
                 if not line:
                     break
             process.kill()
+
+
+def why_ended(process: subprocess.Popen[str]) -> str:
+    """How a process that did not answer has ended: with what status, by which signal, or killed because it hung."""
+    try:
+        status = process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        status = process.wait()
+    if status == -signal.SIGKILL:
+        return f"its process was killed, {PATIENCE:g} s after its time had ended or because memory ran out"
+    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+    return f"its process ended {how}"
 
 
 def answer(process: subprocess.Popen[str], request: Mapping[str, Any]) -> str:
