@@ -3,7 +3,9 @@
 python -m benchmarks.honest.grading [--set NAME]... [--backend NAME] [--seconds N] [--minutes N] [--jobs N]
 
 Each is an entry in .honest/corpus. What comes of it is kept in .honest/grades.jsonl, which the tables read: a grade,
-that the case agrees, or that kernel and reference differ by no more than either may; anything else is asked again.
+that the case agrees, that kernel and reference differ by no more than either may, or that the target is declared
+otherwise now; anything else is asked again. Targets take turns, and what has the output and the symptom of an entry of
+the target that is graded is not asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,55 +24,112 @@ from typing import Any, NamedTuple
 
 from benchmarks.honest.store import (
     DECIDED,
+    OLDER,
     ROOT,
     SETS,
     STORE,
     entry_of,
     environment,
+    graded_labels,
     keep_grade,
     kept_grades,
     kept_runs,
+    label_of,
 )
 from benchmarks.processors import share_of
 from fuzz import corpus
-from fuzz.errors import CorpusError
+from fuzz.errors import CorpusError, TargetError
+from fuzz.target.loader import check_fits, load_module, targets_in
 
 LEAST = 10.0
 """Seconds without which no entry is begun."""
 PATIENCE = 30.0
 """Seconds for which a command may go on after its time has ended."""
+LONGEST = 3
+"""How many times as long an entry may have that was asked for in vain before."""
 
 
 class Question(NamedTuple):
-    """An entry that is to be graded, as its run named it and where it is now, of a target as `fuzz run` takes it."""
+    """An entry that is to be graded, as its run named it and where it is now, of a target as `fuzz run` takes it, and
+    how often it was asked for in vain.
+    """
 
     target: str
     entry: str
     now: str
+    asked: int = 0
 
     @staticmethod
     def of(target: str, path: str, answers: Mapping[str, Mapping[str, Any]]) -> Question:
         entry = entry_of(path)
-        return Question(target, entry, answers.get(entry, {}).get("now", entry))
+        answer = answers.get(entry, {})
+        return Question(target, entry, answer.get("now", entry), answer.get("asked", 0))
 
     def is_open(self, answers: Mapping[str, Mapping[str, Any]]) -> bool:
         return answers.get(self.entry, {}).get("ended") not in DECIDED and (STORE / self.now).is_file()
 
+    @property
+    def labels(self) -> set[tuple[str, str]]:
+        return {(self.target, label_of(each)) for each in (self.entry, self.now)}
 
-def questions(runs: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> list[Question]:
-    """The entries of runs that are not graded, then those of cases that nobody confirmed, with targets in which nothing
-    was found before the others.
+
+def questions(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> list[Question]:
+    """The entries of runs that are not graded and cases that nobody confirmed, but what has the output and the symptom
+    of a grade.
+
+    Those that were asked for least often come first, and of these one of each target before the second of any, of
+    different outputs or symptoms if possible: findings, then cases of targets in which nothing was found, then others.
     """
     new = [(run["target"], one) for run in runs for one in run.get("findings", ()) if one["seen"] == "new"]
     paths = [(target, one.get("path", "")) for target, one in new if not one.get("severity")]
     found = {target for target, _ in new}
     kept = [(run["target"], path) for run in runs for path in run.get("kept", ())]
     asked = [Question.of(*one, answers) for one in [*paths, *sorted(kept, key=lambda one: one[0] in found)]]
-    return [one for one in dict.fromkeys(asked) if one.is_open(answers)]
+    graded = graded_labels(runs, answers)
+    kinds, places, ranked = Counter[str](), Counter[str](), []
+    for one in dict.fromkeys(asked):
+        if one.is_open(answers) and not one.labels & graded:
+            label = f"{one.target} {label_of(one.entry)}"
+            ranked.append((one.asked, kinds[label], places[one.target], len(ranked), one))
+            kinds[label] += 1
+            places[one.target] += 1
+    return [one for *_, one in sorted(ranked, key=lambda rank: rank[:-1])]
+
+
+def misfits(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
+    """The entries of runs, graded ones too, whose targets are declared otherwise now."""
+    paths = [(run["target"], one.get("path", "")) for run in runs for one in run.get("findings", ())]
+    paths += [(run["target"], path) for run in runs for path in run.get("kept", ())]
+    for one in dict.fromkeys(Question.of(*each, answers) for each in paths):
+        if answers.get(one.entry, {}).get("ended") != OLDER and (STORE / one.now).is_file() and not fits(one):
+            yield one
+
+
+def fits(question: Question) -> bool:
+    """Whether an entry is a case of its target as that is declared now: of these arguments, options and sizes."""
+    file, _, name = question.target.partition(":")
+    if not name:
+        return True
+    if not (ROOT / file).is_file():
+        return False
+    try:
+        targets = targets_in(load_module(ROOT / file))
+    except TargetError:
+        targets = {}
+    if name not in targets:
+        return not targets  # What all of them need is not there, which says nothing of the entry.
+    target, path = targets[name], STORE / question.now
+    try:
+        case = corpus.read(path).case
+        check_fits(case, target, path)
+    except CorpusError:
+        return False
+    return all(dim.low <= call.dims[dim.name] <= dim.high for call in case.calls for dim in target.sizes)
 
 
 def ask(question: Question, backend: str, seconds: float, end: float) -> dict[str, Any]:
     """What comes of an entry, for grades.jsonl: shrunk, and graded where shrinking left no time for that."""
+    seconds *= min(1 + question.asked, LONGEST)
     answer = shrink(question, backend, min(seconds, end - time.monotonic()))
     left = end - time.monotonic()
     if answer["ended"] not in DECIDED and "now" in answer and left >= LEAST:
@@ -117,16 +177,25 @@ def described(path: Path) -> dict[str, Any]:
     }
 
 
-def work(queue: SimpleQueue[tuple[str, Question]], asked: argparse.Namespace, processors: Sequence[int]) -> None:
-    """Answers questions until none is left or the time ends."""
+def work(
+    queue: SimpleQueue[tuple[str, Question]],
+    graded: set[tuple[str, str]],
+    asked: argparse.Namespace,
+    processors: Sequence[int],
+) -> None:
+    """Answers questions until none is left or the time ends; `graded` holds labels of what came of others meanwhile."""
     os.sched_setaffinity(0, processors)  # Of the thread that calls: the processes that it starts inherit them.
     while asked.end - time.monotonic() >= LEAST:
         try:
             name, question = queue.get_nowait()
         except Empty:
             return
+        if question.labels & graded:
+            continue
         answer = ask(question, asked.backend, asked.seconds, asked.end)
         keep_grade(answer)
+        if answer.get("severity"):
+            graded |= question.labels | question._replace(now=answer["now"]).labels
         print(name, question.target.rpartition(":")[2], answer["ended"], answer.get("severity"), flush=True)
 
 
@@ -139,13 +208,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
     asked.end = time.monotonic() + 60 * asked.minutes
-    answers = kept_grades()
     queue: SimpleQueue[tuple[str, Question]] = SimpleQueue()
     for name in asked.set or SETS:
-        for question in questions(kept_runs(asked.backend, name), answers):
+        runs = kept_runs(asked.backend, name)
+        for question in misfits(runs, kept_grades()):
+            keep_grade({"entry": question.entry, "target": question.target, "now": question.now, "ended": OLDER})
+        for question in questions(runs, kept_grades()):
             queue.put((name, question))
+    graded: set[tuple[str, str]] = set()
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for worker in [pool.submit(work, queue, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]:
+        jobs = [(queue, graded, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]
+        for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()
 
 

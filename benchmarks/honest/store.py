@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence, Set
+from hashlib import sha256
+from pathlib import Path, PurePath
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".honest"
 SETS = ("torch", "flag_gems", "conch", "liger", "fla", "tutorials", "own", "gpuemu")
 GRADES = "grades.jsonl"
-NO_FINDING = ("agrees", "undecided")
+OLDER = "of an older declaration"
+NO_FINDING = ("agrees", "undecided", OLDER)
 DECIDED = ("graded", *NO_FINDING)
 """How questions about an entry end that need not be asked again."""
 Row = dict[str, Any]
@@ -27,13 +29,21 @@ def environment() -> dict[str, str]:
 
 
 def keep_run(backend: str, name: str, run: Row) -> None:
-    """Keeps a run of a target of a set."""
-    _append(f"{backend}-{name}.jsonl", run)
+    """Keeps a run of a target of a set, and by which declaration it could not be run."""
+    refused = {"declaration": declaration_of(run["target"])} if "error" in run else {}
+    _append(f"{backend}-{name}.jsonl", run | refused)
 
 
 def kept_runs(backend: str, name: str) -> list[Row]:
-    """Every run of a set on a backend."""
-    return _lines(f"{backend}-{name}.jsonl")
+    """Every run of a set on a backend, but those that an older declaration of their target refused."""
+    runs = _lines(f"{backend}-{name}.jsonl")
+    return [one for one in runs if "error" not in one or one.get("declaration") == declaration_of(one["target"])]
+
+
+def declaration_of(target: str) -> str:
+    """A digest of the file that declares a target; empty where there is none any more."""
+    path = ROOT / target.partition(":")[0]
+    return sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
 
 
 def keep_grade(answer: Row) -> None:
@@ -42,27 +52,50 @@ def keep_grade(answer: Row) -> None:
 
 
 def kept_grades() -> dict[str, Row]:
-    """What came of entries that runs' ends cut off, by the entry's path in .honest."""
-    return {row["entry"]: row for row in _lines(GRADES)}
+    """What came last of entries that runs' ends cut off, and how often each was `asked`, by its path in .honest."""
+    found: dict[str, Row] = {}
+    for row in _lines(GRADES):
+        found[row["entry"]] = row | {"asked": found.get(row["entry"], row).get("asked", 0) + 1}
+    return found
 
 
 def graded_runs(backend: str, name: str) -> list[Row]:
     """Every run of a set on a backend, each finding with the grade that it was given after the run.
 
     A case that its run had no time to confirm is a finding where it was confirmed since. What another run of the target
-    has found in the same words is left out, and so is what agrees or is undecided since.
+    has found in the same words is left out, and so is what agrees, is undecided or of an older declaration since, and
+    what is not graded where a grade is known of the same output and symptom.
     """
-    grades, said = kept_grades(), set[tuple[str, str]]()
-    return [_graded(run, grades, said) for run in kept_runs(backend, name)]
+    runs, grades, said = kept_runs(backend, name), kept_grades(), set[tuple[str, str]]()
+    labels = graded_labels(runs, grades)
+    return [_graded(run, grades, labels, said) for run in runs]
 
 
-def _graded(run: Row, grades: Mapping[str, Row], said: set[tuple[str, str]]) -> Row:
+def graded_labels(runs: Sequence[Row], grades: Mapping[str, Row]) -> set[tuple[str, str]]:
+    """Targets with the outputs and the symptom of what was graded of them."""
+    found = set()
+    for run in runs:
+        for one in [*run.get("findings", ()), *({"path": path} for path in run.get("kept", ()))]:
+            entry = entry_of(one.get("path", ""))
+            answer = grades.get(entry, {})
+            if (one | answer).get("severity") and answer.get("ended") not in NO_FINDING:
+                found |= {(run["target"], label_of(each)) for each in (entry, answer.get("now", entry))}
+    return found
+
+
+def label_of(entry: str) -> str:
+    """The outputs and the symptom after which the file of an entry is named."""
+    return PurePath(entry).stem.rpartition("-")[0]
+
+
+def _graded(run: Row, grades: Mapping[str, Row], labels: Set[tuple[str, str]], said: set[tuple[str, str]]) -> Row:
     findings = [one | grades.get(entry_of(one.get("path", "")), {}) for one in run.get("findings", ())]
     late = [grades.get(entry_of(path), {}) | {"seen": "new"} for path in run.get("kept", ())]
     known = []
     for one in [*findings, *(one for one in late if "output" in one)]:
         words = run["target"], one.get("message", "")
-        if one.get("ended") not in NO_FINDING and words not in said:
+        same = not one.get("severity") and (run["target"], label_of(one.get("path") or one.get("entry", ""))) in labels
+        if one.get("ended") not in NO_FINDING and words not in said and not same:
             said.add(words)
             known.append(one)
     return run | {"findings": known}

@@ -67,14 +67,14 @@ def sets(runs: Runs) -> str:
         cases: Counter[str] = Counter()
         for run in found:
             cases[run["target"]] += run.get("cases", 0)
-        failed = {run["target"] for run in found if "error" in run}
-        ran = {target: count for target, count in cases.items() if target not in failed}
+        ran = {target: count for target, count in cases.items() if count}
         grades = Counter(grade(name, one) for run in found for one in distinct(run))
         hours = sum(run.get("seconds", 0.0) for run in found) / 3600
         cut_off = sum(run.get("cut_off", {}).get("disagreements", 0) for run in found)
+        failed = len(cases) - len(ran)
         counts = f"{len(ran)} | {sum(ran.values()):,} | {min(ran.values(), default=0):,}"
         head = f"| {name} | {backend} | {counts} | {hours:.2f}"
-        lines.append(f"{head} | {' | '.join(str(grades[one]) for one in GRADES)} | {cut_off} | {len(failed)} |")
+        lines.append(f"{head} | {' | '.join(str(grades[one]) for one in GRADES)} | {cut_off} | {failed} |")
     return "\n".join(lines)
 
 
@@ -98,10 +98,12 @@ def findings(runs: Runs) -> str:
 
 
 def refused(runs: Runs) -> str:
-    """Why kernels could not be run, counted."""
+    """Why kernels had no case, by what their last runs say, counted."""
     reasons: Counter[str] = Counter()
     for found in runs.values():
-        reasons.update(reason(run["error"]) for run in found if "error" in run)
+        ran = {run["target"] for run in found if run.get("cases")}
+        last = {run["target"]: run for run in found if run["target"] not in ran}
+        reasons.update(reason(run.get("error") or run.get("why", "")) for run in last.values())
     if not reasons:
         return "Every kernel could be run."
     lines = ["| kernels that were not run | why |", "|---|---|"]
