@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +60,14 @@ def moves_elements(func: OpOverload) -> bool:
 MOVES = {getattr(aten, name) for name in "_unsafe_view _reshape_copy clone _to_copy tril triu flip roll".split()}
 
 
+class FreePick(NamedTuple):
+    """A stacked index of one of equal elements, and in some rows which `others` an algorithm could pick as well."""
+
+    picked: Tensor
+    rows: list[int]
+    others: Tensor
+
+
 Place = tuple[int, torch.Size, tuple[int, ...]]
 
 
@@ -88,6 +96,7 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         super().__init__(rules)
         self.noise = noise
         self._written: dict[Place, tuple[Tensor, Recurrence]] = {}
+        self._free_picks: dict[int, FreePick] = {}
         self._has_dots = False
 
     def __torch_dispatch__(
@@ -131,6 +140,14 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         if x.recurrence is None and self._written:
             return self._written.get(_place(x.stacked), (None, None))[1]
         return x.recurrence
+
+    def free_pick(self, index: Any) -> FreePick | None:
+        """What else an index could be, if any of equal elements could have been picked; of views of it as well."""
+        return self._free_picks.get(index.stacked.data_ptr()) if type(index) is EnsembleTensor else None
+
+    def mark_free_pick(self, index: Tensor, rows: list[int], others: Tensor) -> None:
+        """Say of a stacked index that in these rows the `others` could have been picked as well."""
+        self._free_picks[index.data_ptr()] = FreePick(index, rows, others)
 
     def replace(self, target: Any, source: Any) -> None:
         """Share the stacked tensor of another EnsembleTensor."""

@@ -145,12 +145,20 @@ def apply_data_dependent(mode: EnsembleMode, func: OpOverload, args: tuple[Any, 
 
 
 def scatter(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member."""
+    """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member.
+
+    Where the index is one of equal elements, as in the gradient of median, some members scatter to all the others.
+    """
     if func in (aten.scatter.src, aten.scatter.value) and has_equal_ranks(*args):
         rows, source = mode.noise.rows, args[3]
         source = _stacked(source, rows) if isinstance(source, Tensor) else source
         stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
-        return wrap(mode, func(*stacks, source))
+        out, pick = func(*stacks, source), mode.free_pick(args[2])
+        if pick is not None and isinstance(source, Tensor) and pick.others.shape[1:] == out.shape[1:]:
+            begin, dim = stacks[0][pick.rows], stacks[1]
+            elsewhere = torch.where(pick.others, source[pick.rows], begin)
+            out[pick.rows] = torch.where(pick.others.any(dim, keepdim=True), elsewhere, out[pick.rows])
+        return wrap(mode, out)
     return wrap_all(mode, map_members(mode, func, args, kwargs))
 
 

@@ -20,7 +20,7 @@ __all__ = ["register"]
 
 SELECTIONS = (
     "amax amin aminmax max.default max.dim min.default min.dim argmax argmin any.default any.dim any.dims all.default "
-    "all.dim all.dims sort.stable argsort.stable kthvalue.default median.default nanmedian.default mode cummax cummin "
+    "all.dim all.dims sort.stable argsort.stable kthvalue.default median.default nanmedian.default cummax cummin "
     "count_nonzero msort unique_consecutive"
 )
 
@@ -63,7 +63,10 @@ def sort_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, .
 
 
 def pick_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """kthvalue and median along a dim: the index is that of any element with the value."""
+    """kthvalue, median and mode along a dim: the index is that of any element with the value.
+
+    Members have the first and the last of them; what else could be picked is kept for the gradient.
+    """
     out, given, x = selection(mode, func, args, kwargs), _named(func, args, kwargs), args[0]
     if x.dim() == 0:
         return out
@@ -75,6 +78,9 @@ def pick_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, .
         equal = ((values == picked[rows]) | values.isnan() & picked[rows].isnan()).to(torch.uint8)
         place = (equal.flip(dim) if last else equal).argmax(dim, True)
         index[rows] = values.shape[dim] - 1 - place if last else place
+        if last:
+            unperturbed = index[[row - row % mode.noise.count for row in rows]]
+            mode.mark_free_pick(out[1].stacked, rows, equal.scatter(dim, unperturbed, 0).bool())
     return out
 
 
@@ -90,5 +96,5 @@ def _ties(mode: EnsembleMode, stacked: Tensor) -> Iterator[tuple[list[int], bool
 def register() -> None:
     """State the rules of this module."""
     RULES.register(sort_with_free_ties, "topk", "sort.default", "argsort.default")
-    RULES.register(pick_with_free_ties, "kthvalue.default", "median.dim", "nanmedian.dim")
+    RULES.register(pick_with_free_ties, "kthvalue.default", "median.dim", "nanmedian.dim", "mode")
     RULES.register(selection, *SELECTIONS.split())

@@ -21,6 +21,7 @@ FREE: Mapping[str, Formula] = {
     "kthvalue": lambda x: x.kthvalue(2, -1).indices,
     "median": lambda x: x.median(-1).indices,
     "nanmedian": lambda x: x.nanmedian(-1, True).indices,
+    "mode": lambda x: x.mode(-1).indices,
 }
 PROMISED: Mapping[str, Formula] = {
     "argmax": lambda x: x.argmax(-1),
@@ -48,6 +49,34 @@ def test_what_torch_promises_is_the_same_in_all_members(name: str) -> None:
 @pytest.mark.parametrize("formula", [lambda x: x.topk(3, -1).values, lambda x: x.sort(-1).values])
 def test_values_are_the_same_whichever_is_taken(formula: Formula) -> None:
     assert not bool(spread(formula, TIED).any())
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x: x.median(-1).values,
+        lambda x: x.nanmedian(-1, True).values,
+        lambda x: x.kthvalue(3, -1).values,
+        lambda x: x.mode(-1).values,
+        lambda x: torch.masked.median(x.flatten()),
+    ],
+    ids=["median", "nanmedian", "kthvalue", "mode", "masked median"],
+)
+def test_the_gradient_of_a_selection_may_be_of_any_of_equal_elements(formula: Formula) -> None:
+    """CUDA's median of 18 zeros is their seventeenth."""
+
+    def gradient(x: Tensor) -> tuple[Tensor, Tensor]:
+        seed = torch.full_like(formula(x), 3.0)
+        out = evaluate_backward(lambda x: {"y": formula(x)}, {"x": x}, {"y": seed}, ["x"], CPU)["dx"]
+        return out.value, out.spread
+
+    equal = torch.zeros(1, 18)
+    value, spread = gradient(equal)
+    assert float(value.sum()) == 3.0
+    assert bool((spread == 3.0).all())
+    value, spread = gradient(torch.tensor([[5.0, 3.0, 0.0, 3.0, 2.0, 1.0, 3.0]]))
+    assert not bool(spread[:, [0, 2, 4, 5]].any())
+    assert bool(spread.any()) is (float(value[:, [1, 3, 6]].sum()) == 3.0)
 
 
 def gate(x: Tensor) -> Tensor:
