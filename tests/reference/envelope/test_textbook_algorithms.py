@@ -245,6 +245,19 @@ def test_usual_rewritings_of_functions_are_inside(name: str, ratio: Any) -> None
     assert worst(reference, kernel, ARGUMENTS.astype(F), ratio) <= 1
 
 
+def test_sinc_may_round_its_angle(ratio: Any) -> None:
+    """sin(pi*x)/(pi*x) is -2.8e-8 at 1 in float32; an error of 2^-18 and a cosine are found."""
+
+    def by_sine(x: Array) -> Array:
+        return np.where(x == 0, F(1), np.sin(F(math.pi) * x) / np.where(x == 0, F(1), F(math.pi) * x))
+
+    whole = np.concatenate([np.arange(-8, 9), 2.0 ** np.arange(4, 40), [0.5, 100.5, 2.0**20 + 0.5]])
+    for x in (ARGUMENTS.astype(F), whole.astype(F)):
+        assert worst(elementwise(torch.sinc), by_sine, x, ratio) <= 1
+        assert worst(elementwise(torch.sinc), lambda x: by_sine(x) * F(1 + 2.0**-18), x, ratio) > 1
+        assert worst(elementwise(torch.sinc), lambda x: by_sine(x + F(2.0**-18)), x, ratio) > 1
+
+
 @pytest.mark.parametrize("decimals", [3, 0, -1])
 def test_rounding_to_decimals_rounds_twice_more(decimals: int, ratio: Any) -> None:
     """As torch rounds: a bfloat16 of 3.0 to three decimals is 3.015625."""

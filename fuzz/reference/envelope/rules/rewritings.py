@@ -4,6 +4,8 @@ tanh is 1 - q with q = 2/(exp(2|x|) + 1), softplus log(1 + exp(x)), elu exp(x) -
 digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
 sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
 
+sinc is sin(pi*x)/(pi*x), which is not 0 at whole numbers where pi is rounded.
+
 Log softmax is x - logsumexp(x). The gradient of softmax subtracts the sum of do*o where it is part of attention (Dao et
 al., 2022, algorithm 4), which is that of y*g but for its rounding: where a query sees one key, the gradient is 0 from
 the one and a rounding from the other.
@@ -34,6 +36,19 @@ def tanh(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     if t.is_floating_point():
         steps = 2 * noise.precision.error("exp").base + 1 + 2 * noise.precision.error("div").base
         noise.add_working_error_(t, steps * (1 - func(x).abs()))
+    return wrap(mode, t)
+
+
+@rounds
+def sinc(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sinc: its own error, and that of sin(pi*x)/(pi*x) by a rounded pi and a rounded product, whose sine is not 0."""
+    noise, x = mode.noise, args[0].stacked
+    t = noise.round_function_(func(x), x, noise.precision.error("sinc"))
+    if t.is_floating_point():
+        u, angle = noise.precision.u, (x.double() * math.pi).abs()
+        off = 2 * u * angle
+        error = (angle.cos().abs() * off + off.square() / 2).clamp(max=2.0) / angle
+        noise.add_working_error_(t, error.div_(u).nan_to_num_(0.0))
     return wrap(mode, t)
 
 
@@ -86,6 +101,7 @@ def _elu(x: Tensor, options: dict[str, Any]) -> Tensor:
 def register() -> None:
     """State the rules of this module, in place of those with relative errors alone."""
     RULES.register(tanh, "tanh")
+    RULES.register(sinc, "sinc")
     RULES.register(softmax_backward, "_softmax_backward_data")
     RULES.register(with_error("_log_softmax", _log_softmax, dim=-1), "_log_softmax")
     RULES.register(with_error("softplus", _softplus, beta=1.0, threshold=20.0), "softplus")
