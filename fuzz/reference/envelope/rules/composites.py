@@ -225,6 +225,31 @@ def glu_backward(g: Tensor, x: Tensor, dim: int) -> Tensor:
     return torch.cat([g * s, g * a * s * (1 - s)], dim)
 
 
+def trilinear(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    dims: list[int],
+    unroll: int = 1,
+) -> Tensor:
+    """Sums of products of three: of the first two over the dims that the third lacks, and then of these with it."""
+    parts = []
+    for part, new in ((first, expand1), (second, expand2), (third, expand3)):
+        for dim in sorted(new):
+            part = part.unsqueeze(dim)
+        parts.append(part)
+    lacking, others = ([dim for dim in dims if (dim in expand3) is lacks] for lacks in (True, False))
+    pair = parts[0] * parts[1]
+    pair = (pair.sum(lacking, keepdim=True) if lacking else pair) * parts[2]
+    pair = pair.sum(others, keepdim=True) if others else pair
+    for dim in sorted(dims, reverse=True):
+        pair = pair.squeeze(dim)
+    return pair
+
+
 FORMULAS: dict[str, Callable[..., Any]] = {
     "_softmax": softmax, "_safe_softmax": safe_softmax, "_log_softmax": log_softmax,
     "_softmax_backward_data": softmax_backward,
@@ -238,7 +263,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
     "round.decimals": round_to_decimals, "logaddexp": logaddexp, "xlogy.Tensor": xlogy, "glu": glu,
-    "glu_backward": glu_backward,
+    "glu_backward": glu_backward, "_trilinear": trilinear,
 }  # fmt: skip
 
 # Operations taken from torch's own decompositions, which are sums and products that need no care.
@@ -246,7 +271,8 @@ FROM_TORCH = (
     "mish_backward grid_sampler_2d _prelu_kernel _prelu_kernel_backward native_batch_norm native_batch_norm_backward "
     "_native_batch_norm_legit unfold_backward linalg_cross triu_indices tril_indices _euclidean_dist dist renorm trace "
     "_scaled_dot_product_flash_attention_for_cpu upsample_bilinear2d.vec logit logit_backward "
-    "new_full narrow_copy special_entr rad2deg deg2rad"
+    "new_full narrow_copy special_entr rad2deg deg2rad alias_copy t_copy squeeze_copy transpose_copy unfold_copy "
+    "unsqueeze_copy block_diag"
 )
 
 
