@@ -13,77 +13,29 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import sys
 import warnings
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial, reduce
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
 import torch
 
-from fuzz.model.dims import evaluate, resolve
+from benchmarks.honest.bounds import SIZES, bound_dims, free_dims, has_shapes_within
+from benchmarks.honest.calls import DTYPES, LIST, TENSOR, Declaration, attempt, find_function, free_sizes
+from benchmarks.honest.forks import map_in_forks
+from fuzz.model.dims import evaluate
 
-DTYPES = ("float32", "bfloat16", "float16")
 CALLS = 2
 """Calls of an operation, at most: those that come first among calls of different forms."""
-SIZES = ((5, 7, 11, 13), (6, 4, 9, 10), (3, 8, 2, 12))
-"""Sizes of the dims at which a call must work for them to be free."""
-LARGEST = 1 << 16
-"""Elements of the largest argument."""
+PATIENCE = 120.0
+"""Seconds that an operation's declarations may take."""
 MOVES = {"mul.Tensor", "copy_", "clone", "contiguous", "_to_copy", "zeros", "ones", "full", "arange", "fill_.Scalar"}
 """Operations that nearly every call has, so that they are no reason to take a library's kernels for the call."""
-TENSOR, LIST = "tensor", "list"
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """One call of an operation: the dotted name in torch, its arguments, shapes over dims, and its outputs' shapes.
-
-    An argument is a number, a string, None, {"tensor": name} or {"list": arguments}. `outputs` holds the place of each
-    floating output and its shape over the dims; `gradients` says that all of them can be differentiated.
-    """
-
-    name: str
-    function: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    shapes: dict[str, list[str]]
-    dims: dict[str, tuple[int, int]]
-    outputs: dict[str, list[str]] = field(default_factory=dict)
-    gradients: bool = False
-    dtypes: tuple[str, ...] = DTYPES
-
-
-def find_function(name: str) -> Callable[..., Any] | None:
-    """The function of a dotted name below torch, or a method of its tensors; None where there is none."""
-    for root in (torch, torch.Tensor):
-        found = reduce(lambda place, part: getattr(place, part, None), name.split("."), root)
-        if callable(found):
-            return found
-    return None
-
-
-def rebuild(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """A declared argument with its tensors in place."""
-    if isinstance(value, dict):
-        return tensors[value[TENSOR]] if TENSOR in value else [rebuild(one, tensors) for one in value[LIST]]
-    return value
-
-
-def apply(declaration: Declaration, function: Callable[..., Any], tensors: Mapping[str, torch.Tensor]) -> list[Any]:
-    """The results of the call, as a list."""
-    args = [rebuild(value, tensors) for value in declaration.args]
-    kwargs = {name: rebuild(value, tensors) for name, value in declaration.kwargs.items()}
-    result = function(*args, **kwargs)
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 class NotDeclarable(Exception):
@@ -115,91 +67,6 @@ def name_dims(shapes: Mapping[str, Shape], apart: bool) -> tuple[dict[str, list[
     names = {size: f"D{place}" for place, size in enumerate(sizes)}
     over = {key: [names.get(size, str(size)) for size in shape] for key, shape in shapes.items()}
     return over, {name: size for size, name in names.items()}
-
-
-def attempt(
-    declaration: Declaration,
-    sizes: Mapping[str, int],
-    dtype: torch.dtype,
-    transposed: bool = False,
-    values: str = "random",
-) -> list[Any] | None:
-    """The results at these sizes, with the first dim the fastest in memory if `transposed`; None where refused.
-
-    The values of the tensors are "random", or "equal" to 0.5.
-    """
-    function = find_function(declaration.function)
-    assert function is not None
-    if any(math.prod(resolve(tuple(texts), sizes)) > 1 << 20 for texts in declaration.shapes.values()):
-        return None
-    generator = torch.Generator().manual_seed(0)
-    tensors = {
-        name: torch.rand(resolve(tuple(texts), sizes), generator=generator).to(dtype)
-        for name, texts in declaration.shapes.items()
-    }
-    if values == "equal":
-        tensors = {name: torch.full_like(value, 0.5) for name, value in tensors.items()}
-    if transposed:
-        tensors = {name: reverse_dims(reverse_dims(value).contiguous()) for name, value in tensors.items()}
-    tensors = {name: value.requires_grad_() for name, value in tensors.items()}
-    try:
-        return apply(declaration, function, tensors)
-    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError):
-        return None
-
-
-def reverse_dims(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.permute(tuple(reversed(range(tensor.dim()))))
-
-
-def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Of each dim the least and the largest size: where the operation takes no other sizes, the sample's own."""
-    free = set[str]()
-    for place, dim in enumerate(sizes):
-        taken = (attempt(declaration, sizes | {dim: other[place % 4]}, torch.float32) for other in SIZES)
-        if all(one is not None for one in taken):
-            free.add(dim)
-    rank = max([sum(text in free for text in texts) for texts in declaration.shapes.values()], default=1)
-    high = round(LARGEST ** (1 / max(rank, 1)))
-    return {dim: (1, high) if dim in free else (size, size) for dim, size in sizes.items()}
-
-
-def bound_dims(declaration: Declaration) -> dict[str, tuple[int, int]]:
-    """The dims between the least and the largest sizes at which the results have the declared shapes.
-
-    An index or an offset among the arguments needs a size, the end of a slice allows none beyond it, and a size of 1
-    may be another case, as it is of squeeze.
-    """
-    sizes, dims = free_sizes(declaration.dims, SIZES[0]), dict(declaration.dims)
-    for dim, (low, high) in declaration.dims.items():
-        first = sizes[dim]
-        beyond = range(first + 1, high + 1)
-        fails = partial(lacks_shapes, declaration, sizes, dim)
-        if beyond and fails(high):
-            high = first + bisect_left(beyond, True, key=fails)
-        while sizes[dim] > low and not fails(sizes[dim] - 1):
-            sizes[dim] -= 1
-        dims[dim] = (sizes[dim], high)
-    return dims
-
-
-def lacks_shapes(declaration: Declaration, sizes: Mapping[str, int], dim: str, size: int) -> bool:
-    """Whether the results do not have the declared shapes at these sizes, with another one of a dim."""
-    return not has_shapes(declaration, {**sizes, dim: size})
-
-
-def has_shapes(declaration: Declaration, sizes: Mapping[str, int]) -> bool:
-    """Whether the results at these sizes have the declared shapes."""
-    results = attempt(declaration, sizes, torch.float32) or []
-    shapes = {str(place): tuple(result.shape) for place, result in enumerate(results)}
-    return all(shapes.get(place) == resolve(tuple(texts), sizes) for place, texts in declaration.outputs.items())
-
-
-def free_sizes(dims: Mapping[str, tuple[int, int]], sizes: tuple[int, ...]) -> dict[str, int]:
-    """A size for each dim: one of these, each for itself as far as they reach, where the dim is free."""
-    count = len(sizes)
-    numbers = ((low, high, sizes[place % count] + place // count) for place, (low, high) in enumerate(dims.values()))
-    return {dim: low if low == high else size for dim, (low, high, size) in zip(dims, numbers, strict=True)}
 
 
 def find_shape(seen: list[tuple[Mapping[str, int], tuple[int, ...]]]) -> list[str] | None:
@@ -274,7 +141,8 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
     fits = [name for name in DTYPES if takes(declaration, seen[0][0], getattr(torch, name), outputs, gradients)]
     fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
     declared = Declaration(**fields)
-    return replace(declared, dims=bound_dims(declared))
+    declared = replace(declared, dims=bound_dims(declared))
+    return declared if has_shapes_within(declared) else None
 
 
 def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:
@@ -362,9 +230,9 @@ def declare_all(jobs: int) -> list[Declaration]:
     """The declarations of all operations that torch's test-suite knows, by name; so many processes make them."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    with get_context("fork").Pool(jobs) as pool:
-        found = pool.map(declare_operation, range(len(op_db)), chunksize=1)
-    return list({one.name: one for declarations in found for one in declarations}.values())
+    declare_operation(0)  # What it imports each process has then.
+    found = map_in_forks(declare_operation, len(op_db), jobs, PATIENCE)
+    return list({one.name: one for declarations in found for one in declarations or ()}.values())
 
 
 FILE = '''"""{function} of {library}, as torch's test-suite calls it."""

@@ -6,21 +6,26 @@ What an operation of several steps rounds between them is rounded to its inputs'
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes
+from benchmarks.honest.bounds import SIZES
+from benchmarks.honest.calls import Declaration, apply, find_function, free_sizes
 from fuzz import size, target
 from fuzz.backends import cpu
 from fuzz.errors import one_line
 from fuzz.model.dims import resolve
 from fuzz.reference.envelope import COTANGENT, evaluate, make_precision, with_gradients
 from fuzz.target.arguments import TensorArgument
+
+LACKS = re.compile(r"(Half|BFloat16|Float|float16|bfloat16)\w*'? is not supported|not implemented for")
+"""How PyTorch says that an operation has no kernel for a dtype."""
 
 
 class Replaced(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -101,6 +106,17 @@ def results_of(
     return {f"y{place}": results[int(place)] * 1 for place in declaration.outputs}
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """NotImplementedError for an operation that says by another error that a backend lacks it for a dtype."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, NotImplementedError) or not LACKS.search(str(error)):
+            raise
+        raise NotImplementedError(str(error)) from error
+
+
 def why_not_graded(declaration: Declaration) -> str:
     """Why the reference of a call cannot be evaluated, such as an operation without a rule; empty where it can."""
     sizes = free_sizes(declaration.dims, SIZES[0])
@@ -139,13 +155,16 @@ def declare_one(module: str, library: str, declaration: Declaration, dtype: str)
         return results_of(declaration, tensors, nullcontext())
 
     def launch(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        return results_of(declaration, tensors, library_mode(library))
+        with refusals():
+            return results_of(declaration, tensors, library_mode(library))
 
     launch.__module__ = module
     return target(
         name=f"{declaration.name}_{dtype}",
         dtypes=(dtype,),
         accumulate="inputs",
+        # cuDNN may take TF32 by default: torch.backends.cudnn.allow_tf32.
+        dot="tf32" if "convolution" in operations_of(declaration) else "ieee",
         layout="envelope",
         deterministic=library != "torch" or "PyTorch promises it where use_deterministic_algorithms asks for it",
         reference=reference,

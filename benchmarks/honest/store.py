@@ -29,15 +29,15 @@ def environment() -> dict[str, str]:
 
 
 def keep_run(backend: str, name: str, run: Row) -> None:
-    """Keeps a run of a target of a set, and by which declaration it could not be run."""
-    refused = {"declaration": declaration_of(run["target"])} if "error" in run else {}
-    _append(f"{backend}-{name}.jsonl", run | refused)
+    """Keeps a run of a target of a set, and of which declaration it had no case."""
+    empty = {} if run.get("cases") else {"declaration": declaration_of(run["target"])}
+    _append(f"{backend}-{name}.jsonl", run | empty)
 
 
 def kept_runs(backend: str, name: str) -> list[Row]:
-    """Every run of a set on a backend, but those that an older declaration of their target refused."""
+    """Every run of a set on a backend, but those without a case of an older declaration of their target."""
     runs = _lines(f"{backend}-{name}.jsonl")
-    return [one for one in runs if "error" not in one or one.get("declaration") == declaration_of(one["target"])]
+    return [one for one in runs if one.get("cases") or one.get("declaration") == declaration_of(one["target"])]
 
 
 def declaration_of(target: str) -> str:

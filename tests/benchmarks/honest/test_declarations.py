@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.honest.declarations import declare, find_shape, free_sizes, write
+from benchmarks.honest import operations
+from benchmarks.honest.calls import free_sizes
+from benchmarks.honest.declarations import declare, find_shape, write
 from benchmarks.honest.operations import Replaced, operations_of, why_not_graded
 from fuzz.target.loader import load_module, targets_in
 
@@ -132,6 +134,35 @@ def test_a_file_of_targets_runs_the_operation_in_each_dtype(tmp_path):
     assert torch.equal(targets["softmax_float32"](x0=x)["y0"], x.softmax(1))
     assert list(targets["softmax_float16"].cotangents) == ["y0"]
     assert operations_of(made) == {"_softmax"}
+
+
+def test_a_convolution_may_take_tf32_as_it_does_by_default(tmp_path):
+    assert torch.backends.cudnn.allow_tf32
+    (conv,) = declare(info("nn.functional.conv1d", (torch.rand(1, 2, 9), torch.rand(3, 2, 4), {})))
+    (product,) = declare(info("mm", (torch.rand(3, 5), torch.rand(5, 4), {})))
+    dots = [operations.declare_one(__name__, "torch", made, "float32").dot for made in (conv, product)]
+    assert dots == ["tf32", "ieee"]
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("HalfTensor is not supported", True),
+        ("\"igammac_cuda\" not implemented for 'Half'", True),
+        ("view size", False),
+    ],
+)
+def test_an_operation_that_lacks_a_dtype_refuses(message, refused):
+    with pytest.raises(NotImplementedError if refused else RuntimeError, match=message) as raised:
+        with operations.refusals():
+            raise RuntimeError(message)
+    assert isinstance(raised.value, NotImplementedError) is refused
+
+
+def test_results_are_no_larger_than_four_of_the_largest_arguments():
+    (made,) = declare(info("outer", (torch.rand(3), torch.rand(4), {})))
+    (low, high), other = made.dims.values()
+    assert (low, high) == other == (1, 512)
 
 
 def test_functions_take_the_place_of_operations():

@@ -112,12 +112,13 @@ def test_entries_of_an_older_declaration_are_decided(folder, monkeypatch, target
     assert bool(kept["findings"]) is fits
 
 
-def test_a_run_that_an_older_declaration_refused_does_not_count(folder, monkeypatch):
+def test_runs_without_a_case_of_an_older_declaration_do_not_count(folder, monkeypatch):
     monkeypatch.setattr(store, "ROOT", folder)
     file = folder / "lu.py"
     file.write_text("an older declaration")
-    store.keep_run("cpu", "fla", {"target": "lu.py:lu", "error": "no rule"})
-    assert len(store.kept_runs("cpu", "fla")) == 1
+    store.keep_run("cpu", "fla", {"target": "lu.py:lu", "error": "every case was refused"})
+    store.keep_run("cpu", "fla", {"target": "lu.py:lu", "cases": 0, "why": "its reference fails"})
+    assert len(store.kept_runs("cpu", "fla")) == 2
     file.write_text("a newer one")
     assert store.kept_runs("cpu", "fla") == []
 
