@@ -106,6 +106,9 @@ FORWARD: dict[str, Formula] = {
     "bce_plain": lambda x, w: F.binary_cross_entropy(x.sigmoid(), w.sigmoid().expand(4, 6)),
     "kl": lambda x, w: F.kl_div(F.log_softmax(x, 1), F.softmax(x * w, 1), reduction="batchmean"),
     "conv1d": lambda x, w: F.conv1d(x[None], (x * w)[:, :3].view(2, 2, 3)[:, :, :2].repeat(1, 2, 1), w[:2]),
+    "mean_pooling": lambda x, w: F.avg_pool2d((x * w)[None], 3, 2, 1, True, False),
+    "padded_means": lambda x, w: F.avg_pool1d(x * w, 3, 2, 1, True),
+    "divided_windows": lambda x, w: F.avg_pool2d((x * w)[None], (1, 2), divisor_override=3),
     "pooling": lambda x, w: F.avg_pool1d((x * w)[None], 2) + F.max_pool1d((x * w)[None], 2),
     "grid_sample": lambda x, w: F.grid_sample(
         (x * w)[None, None], (x[:, :4].reshape(1, 2, 4, 2) - 1), align_corners=False

@@ -68,7 +68,62 @@ def attention(
     return weights.masked_fill(empty, 0.0) @ value
 
 
-OWN: dict[str, Callable[..., Any]] = {"gelu": gelu, "gelu_backward": gelu_backward}
+def windows(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> tuple[Tensor, Tensor]:
+    """Which places of a dim each window of a pooling holds, and its size with the padding that it covers."""
+    count = (size + 2 * padding - kernel + (stride - 1 if ceil else 0)) // stride + 1
+    count -= ceil and (count - 1) * stride >= size + padding
+    begin = torch.arange(count) * stride - padding
+    end = (begin + kernel).clamp(max=size + padding)
+    places = torch.arange(size)
+    return (places >= begin.unsqueeze(1)) & (places < end.unsqueeze(1)), end - begin
+
+
+def sum_windows(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The sums of the elements of the last two dims that windows of rows and of columns hold."""
+    for inside in (rows, columns):
+        x = torch.where(inside, x.transpose(-1, -2).unsqueeze(-2), torch.zeros((), dtype=x.dtype)).sum(-1)
+    return x
+
+
+def pooling_windows(
+    shape: torch.Size,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil: bool,
+    padded: bool,
+    by: int | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The windows of rows and of columns of an average pooling, and what each sum is divided by."""
+    kernel, stride, padding = (given * (2 // len(given)) for given in (kernel, stride or kernel, padding))
+    (rows, high), (columns, wide) = (windows(shape[d], kernel[d], stride[d], padding[d], ceil) for d in (-2, -1))
+    if not padded:
+        high, wide = rows.sum(1), columns.sum(1)
+    counts = high.unsqueeze(1) * wide
+    return rows, columns, torch.full_like(counts, by) if by else counts
+
+
+def avg_pool2d(
+    x: Tensor, kernel: list[int], stride: Any = (), padding: Any = (0,), ceil: bool = False, padded: bool = True,
+    by: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Means of windows."""
+    rows, columns, counts = pooling_windows(x.shape, list(kernel), list(stride), list(padding), ceil, padded, by)
+    return sum_windows(x, rows, columns) / counts
+
+
+def avg_pool2d_backward(
+    g: Tensor, x: Tensor, kernel: list[int], stride: list[int], padding: list[int], ceil: bool, padded: bool,
+    by: int | None,
+) -> Tensor:  # fmt: skip
+    """To each element a share of the gradients of the windows that hold it."""
+    rows, columns, counts = pooling_windows(x.shape, list(kernel), list(stride), list(padding), ceil, padded, by)
+    return sum_windows(g / counts, rows.T, columns.T)
+
+
+OWN: dict[str, Callable[..., Any]] = {
+    "gelu": gelu, "gelu_backward": gelu_backward, "avg_pool2d": avg_pool2d, "avg_pool2d_backward": avg_pool2d_backward,
+}  # fmt: skip
 
 
 def register() -> None:

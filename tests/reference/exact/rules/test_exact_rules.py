@@ -21,7 +21,7 @@ from fuzz.reference.exact.arithmetic import BINARY, UNARY
 
 REFUSED = {
     "conv1d": "no rule for aten.convolution.default",
-    "pooling": "no rule for aten.avg_pool2d.default",
+    "pooling": "no rule for aten.max_pool2d_with_indices.default",
     "interpolate": "no rule for aten.upsample_linear1d.default",
     "casts": "the reference casts to torch.float32",
 }
