@@ -1,6 +1,7 @@
 """Goes on with what the ends of the honest set's runs cut off: confirms, shrinks, adjudicates and grades it.
 
 python -m benchmarks.honest.grading [--set NAME]... [--backend NAME] [--seconds N] [--minutes N] [--jobs N]
+                                    [--again]
 
 Each is an entry in .honest/corpus. What comes of it is kept in .honest/grades.jsonl, which the tables read: a grade,
 that the case agrees, that kernel and reference differ by no more than either may, or that the target is declared
@@ -28,6 +29,7 @@ from benchmarks.honest.store import (
     ROOT,
     SETS,
     STORE,
+    UNDECIDED,
     entry_of,
     environment,
     graded_labels,
@@ -65,15 +67,19 @@ class Question(NamedTuple):
         answer = answers.get(entry, {})
         return Question(target, entry, answer.get("now", entry), answer.get("asked", 0))
 
-    def is_open(self, answers: Mapping[str, Mapping[str, Any]]) -> bool:
-        return answers.get(self.entry, {}).get("ended") not in DECIDED and (STORE / self.now).is_file()
+    def is_open(self, answers: Mapping[str, Mapping[str, Any]], again: bool = False) -> bool:
+        """Whether it is not decided; an undecided one is where it is asked `again`."""
+        ended = answers.get(self.entry, {}).get("ended")
+        return (ended not in DECIDED or again and ended == UNDECIDED) and (STORE / self.now).is_file()
 
     @property
     def labels(self) -> set[tuple[str, str]]:
         return {(self.target, label_of(each)) for each in (self.entry, self.now)}
 
 
-def questions(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> list[Question]:
+def questions(
+    runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]], again: bool = False
+) -> list[Question]:
     """The entries of runs that are not graded and cases that nobody confirmed, but what has the output and the symptom
     of a grade.
 
@@ -88,7 +94,7 @@ def questions(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, An
     graded = graded_labels(runs, answers)
     kinds, places, ranked = Counter[str](), Counter[str](), []
     for one in dict.fromkeys(asked):
-        if one.is_open(answers) and not one.labels & graded:
+        if one.is_open(answers, again) and not one.labels & graded:
             label = f"{one.target} {label_of(one.entry)}"
             ranked.append((one.asked, kinds[label], places[one.target], len(ranked), one))
             kinds[label] += 1
@@ -206,6 +212,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each entry, at most")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing is graded any more")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="ask what was undecided again: more has an exact value now")
     asked = parser.parse_args()
     asked.end = time.monotonic() + 60 * asked.minutes
     queue: SimpleQueue[tuple[str, Question]] = SimpleQueue()
@@ -213,7 +220,7 @@ def main() -> None:
         runs = kept_runs(asked.backend, name)
         for question in misfits(runs, kept_grades()):
             keep_grade({"entry": question.entry, "target": question.target, "now": question.now, "ended": OLDER})
-        for question in questions(runs, kept_grades()):
+        for question in questions(runs, kept_grades(), asked.again):
             queue.put((name, question))
     graded: set[tuple[str, str]] = set()
     with ThreadPoolExecutor(asked.jobs) as pool:

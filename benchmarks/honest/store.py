@@ -15,7 +15,8 @@ STORE = ROOT / ".honest"
 SETS = ("torch", "flag_gems", "conch", "liger", "fla", "tutorials", "own", "gpuemu")
 GRADES = "grades.jsonl"
 OLDER = "of an older declaration"
-NO_FINDING = ("agrees", "undecided", OLDER)
+UNDECIDED = "undecided"
+NO_FINDING = ("agrees", UNDECIDED, OLDER)
 DECIDED = ("graded", *NO_FINDING)
 """How questions about an entry end that need not be asked again."""
 Row = dict[str, Any]

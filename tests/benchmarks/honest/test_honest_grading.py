@@ -49,6 +49,14 @@ def test_entries_without_a_grade_are_asked_for_until_they_are_decided(folder):
     assert asked() == []
 
 
+def test_what_is_undecided_may_be_asked_for_again(folder):
+    first = "corpus/cpu/torch/exp/y-value-a.yaml"
+    store.keep_grade({"entry": first, "ended": store.UNDECIDED, "now": first})
+    runs, answers = store.kept_runs("cpu", "torch"), store.kept_grades()
+    assert first not in [one.entry for one in grading.questions(runs, answers)]
+    assert first in [one.entry for one in grading.questions(runs, answers, again=True)]
+
+
 def test_targets_take_turns_and_what_is_graded_is_not_asked_for_again(folder):
     run = {"target": "sin.py:sin", "cases": 9, "kept": []}
     for name in ("y-value-a", "y-value-b", "dx-value-a", "y-sign-a"):
