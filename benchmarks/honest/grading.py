@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each entry, at most")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing is graded any more")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="ask what was undecided again: more has an exact value now")
+    parser.add_argument("--again", action="store_true", help="ask again what was undecided, as more has an exact value")
     asked = parser.parse_args()
     asked.end = time.monotonic() + 60 * asked.minutes
     queue: SimpleQueue[tuple[str, Question]] = SimpleQueue()
