@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +57,19 @@ def named_in(path: Path) -> Iterator[str]:
         yield from (f"{path.relative_to(ROOT)}:{name}" for name in targets_in(load_module(path)))
     except TargetError as error:
         print(error, file=sys.stderr)
+
+
+def declare_operations(jobs: int) -> None:
+    """Declares the targets of torch's operations, again where they are those of other code or libraries."""
+    files = [Path(__file__).with_name(f"{name}.py") for name in ("bounds", "calls", "declarations", "operations")]
+    parts = [f"{metadata.version('torch')} {find_spec('flag_gems')}".encode(), *(file.read_bytes() for file in files)]
+    digest, done = sha256(b"".join(parts)).hexdigest(), OPERATIONS / "done"
+    if done.is_file() and done.read_text(encoding="utf-8") == digest:
+        return
+    shutil.rmtree(OPERATIONS, ignore_errors=True)
+    command = [sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS), f"--jobs={jobs}"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    done.write_text(digest, encoding="utf-8")
 
 
 def arguments(asked: argparse.Namespace) -> list[str]:
@@ -124,9 +141,8 @@ def main() -> None:
     end = time.monotonic() + 60 * asked.minutes
     STORE.mkdir(exist_ok=True)
     sets = asked.set or SETS
-    if {"torch", "flag_gems"} & set(sets) and not (OPERATIONS / "done").is_file():
-        command = [sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS), f"--jobs={asked.jobs}"]
-        subprocess.run(command, check=True, cwd=ROOT)
+    if {"torch", "flag_gems"} & set(sets):
+        declare_operations(asked.jobs)
     shares = Shares(asked.cases, asked.seconds, end, asked.order)
     for name in sets:
         shares.add(name, targets_of(name), kept_runs(asked.backend, name))

@@ -270,7 +270,6 @@ def main() -> None:
     asked = parser.parse_args()
     for declaration in declare_all(asked.jobs):
         write(asked.folder, declaration)
-    (asked.folder / "done").touch()
 
 
 if __name__ == "__main__":

@@ -39,6 +39,11 @@ class Share:
     refused: bool = False
     busy: bool = False
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether it cannot be run; that every case of one run was refused may be chance where others were not."""
+        return self.refused and not self.cases
+
     def add(self, run: Mapping[str, Any]) -> None:
         """Counts a run as it was kept."""
         self.runs += 1
@@ -103,4 +108,4 @@ class Shares:
         return asked | {"corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
-        return not share.refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)
+        return not share.is_refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)

@@ -78,5 +78,11 @@ def test_what_cannot_run_is_left_out():
     assert shares.take() is None
 
 
+def test_what_has_had_cases_is_not_left_out_for_a_run_without():
+    refused = {"target": "a", "error": "every one of 38 cases was refused"}
+    assert shares_of("a", runs=[run("a"), refused]).take().target == "a"
+    assert shares_of("a", runs=[refused]).take() is None
+
+
 def test_no_run_begins_after_the_end():
     assert shares_of("a", end=0.0).take() is None
