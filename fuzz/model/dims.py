@@ -6,7 +6,7 @@ A shape is a tuple of expressions such as ``M``, ``2*P`` or ``G*K + 1``: integer
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,9 +85,10 @@ def evaluate(text: str, dims: Mapping[str, int]) -> int:
         raise TargetError(f"size expression {text!r} divides by 0 at {dict(dims)}") from None
 
 
-def names(text: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def names(text: str) -> tuple[str, ...]:
     """The dims that an expression uses."""
-    return (node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name))
+    return tuple(node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name))
 
 
 def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
+from fuzz.oracles.comparison.batch_rows import row_axes
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.error_bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, stacked_values
@@ -54,7 +55,7 @@ class InvarianceOracle(RerunOracle):
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         split, call, batch = exams[0].plan.split, exams[0].plan.last, batch_dim(exams[0].target)
         assert split is not None
-        if split.start + split.length <= call.dims[batch]:
+        if split.start + split.length <= call.dims[batch] and row_axes(call, batch) is not None:
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
             inside = slice(split.start, split.start + split.length)
@@ -146,18 +147,21 @@ def split_values(values: Values, call: Call, batch: str, split: Split) -> Values
     `values` are (replicas, *stored shape) by tensor of the call.
     """
     found: dict[str, torch.Tensor] = {}
+    axes = row_axes(call, batch) or {}
     for name, value in call.tensors.items():
         found[name] = values[name]
-        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
-            rows = values[name].narrow(1, split.start, split.length)
-            before, after = (other_rows(value, call, count, rows) for count in (split.before, split.after))
-            found[name] = torch.cat([before, rows, after], 1)
+        if name in axes and axes[name] not in value.layout.expand:
+            axis = axes[name]
+            rows = values[name].narrow(1 + axis, split.start, split.length)
+            before, after = (other_rows(value, call, axis, count, rows) for count in (split.before, split.after))
+            found[name] = torch.cat([before, rows, after], 1 + axis)
     return found
 
 
-def other_rows(value: Argument, call: Call, count: int, beside: torch.Tensor) -> torch.Tensor:
-    """So many other rows of an argument, the same for every replica; indices are 0."""
-    shape = (count, *value.layout.stored(resolve(value.shape, call.dims))[1:])
+def other_rows(value: Argument, call: Call, axis: int, count: int, beside: torch.Tensor) -> torch.Tensor:
+    """So many other rows of an argument along an axis, the same for every replica; indices are 0."""
+    stored = value.layout.stored(resolve(value.shape, call.dims))
+    shape = (*stored[:axis], count, *stored[axis + 1 :])
     kind = named_dtype(value.dtype)
     plain = kind.kind != "float" or math.prod(shape) == 0
     words = np.zeros(shape, dtype=kind.unsigned) if plain else _normal_words(shape, kind)

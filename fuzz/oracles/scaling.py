@@ -23,12 +23,12 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
+from fuzz.oracles.comparison.batch_rows import row_axes
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.elements import overflow_threshold
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference
 from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
 from fuzz.oracles.execution.rerun import Rerun
-from fuzz.oracles.invariance import batch_dim
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
@@ -57,7 +57,7 @@ RUN_REVERSED = '''
 def run_twice():
     """The outputs, and those of the rows in reverse order, reversed again."""
     first, inputs = run_call(), every_tensor()
-    second = run_call(changed={name: refilled(inputs[name], inputs[name].flip(0)) for name in BY_ROWS})
+    second = run_call(changed={name: refilled(inputs[name], inputs[name].flip(axis)) for name, axis in BY_ROWS.items()})
     return first, {name: second[name].flip(0) for name in OUTPUTS}
 '''
 RUN_CHANGED = '''
@@ -91,15 +91,15 @@ class ScalingOracle(RerunOracle):
             if rows:
                 yield self._rerun_changed(exams[0], change, rows, {**values, change.argument: changed})
         if row_order := reverse_rows(exams[0]) if promises_rows(target) else None:
-            reversed_names, pairs = row_order
-            values = {name: part.flip(1) if name in reversed_names else part for name, part in values.items()}
+            axes, pairs = row_order
+            values = {name: part.flip(1 + axes[name]) if name in axes else part for name, part in values.items()}
             yield Rerun(range(len(exams)), values, exams[0].plan.last, pairs, self._compare_permuted)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         finding, target = saved.finding, saved.target
         if finding.symptom == "permutation" and (target.batch or target.rows):
-            names = rows_first(target, saved.entry.case.last)
-            return compare_two_runs(finding, RUN_REVERSED, BY_ROWS=sorted(names))
+            axes = reversed_axes(target, saved.entry.case.last)
+            return compare_two_runs(finding, RUN_REVERSED, BY_ROWS=axes or {})
         scales = finding.symptom == "scale"
         promised = [(name, factor) for name in target.linear for factor in FACTORS]
         if not scales:
@@ -184,14 +184,15 @@ def scales_inexactly(
     return (due.abs() >= overflow_threshold(kind)) | (least < small)
 
 
-def reverse_rows(exam: Examination) -> tuple[set[str], Callable[[Outputs, Outputs], Pairs]] | None:
-    """The tensors of the plan that have rows, and what pairs outputs once they are reversed; None below two rows."""
+def reverse_rows(exam: Examination) -> tuple[dict[str, int], Callable[[Outputs, Outputs], Pairs]] | None:
+    """The axes along which tensors of the plan are reversed, and what pairs outputs then; None below two rows, and
+    where rows cannot be told in every tensor.
+    """
     call = exam.plan.last
-    batch = batch_dim(exam.target) if exam.target.batch or exam.target.rows else ""
-    rows = call.dims.get(batch, 1)
-    if rows < 2:
+    rows = call.dims.get(exam.target.batch_dim or "", 1)
+    axes = reversed_axes(exam.target, call)
+    if rows < 2 or axes is None:
         return None
-    names = rows_first(exam.target, call)
     alone = sum(size == rows for size in call.dims.values()) == 1
     rank = {}
     for output, first in exam.outputs.items():
@@ -202,17 +203,15 @@ def reverse_rows(exam: Examination) -> tuple[set[str], Callable[[Outputs, Output
     def pairs(first: Outputs, again: Outputs) -> Pairs:
         return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
 
-    return names, pairs
+    return axes, pairs
 
 
-def rows_first(target: Target, call: Call) -> set[str]:
-    """The tensors whose first dim counts rows."""
-    batch = batch_dim(target)
-    return {
-        name
-        for name, value in call.tensors.items()
-        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
-    }
+def reversed_axes(target: Target, call: Call) -> dict[str, int] | None:
+    """The axis that counts rows in each tensor that has distinct rows; None where one has them in another way."""
+    axes = row_axes(call, target.batch_dim or "")
+    if axes is None:
+        return None
+    return {name: axis for name, axis in axes.items() if axis not in call.tensors[name].layout.expand}
 
 
 def change_values(exam: Examination, change: Change, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

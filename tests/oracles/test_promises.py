@@ -323,3 +323,48 @@ def test_a_promise_that_nothing_checks_is_an_error(promise: dict[str, Any], mess
 def test_ulps_are_not_negative() -> None:
     with pytest.raises(TargetError, match="0 or more"):
         ulps(-1)
+
+
+def column_sums(x: torch.Tensor) -> Outputs:
+    """The sum of each column and the largest sum of pairs, which do not depend on the other columns."""
+    return dict(sums=x.sum(0), pairs=torch.stack([x.double().sum(0), x.double().amax(0)], 1).float())
+
+
+def favours_its_first_column(x: torch.Tensor) -> Outputs:
+    sums = x.sum(0)
+    sums[0] += 1
+    return dict(sums=sums)
+
+
+def by_columns(launcher: Any, *outputs: str) -> Target:
+    def reference(x: torch.Tensor) -> Outputs:
+        expected = dict(sums=x.sum(0), pairs=torch.stack([x.sum(0), x.amax(0)], 1))
+        return {name: expected[name] for name in outputs}
+
+    found: Target = target(x=tensor(M, N), dtypes=("float32",), rows=dict.fromkeys(outputs, N), reference=reference)(
+        launcher
+    )
+    return found
+
+
+@pytest.mark.parametrize("split", [None, Split(2, 3), Split(1, 4, before=2, after=1)])
+def test_rows_are_taken_along_the_dim_that_counts_them(split: Split | None) -> None:
+    # A sum over the first dim: the rows of the outputs are the columns of the argument.
+    right = by_columns(column_sums, "sums", "pairs")
+    assert fired(right, matrix(right, "integers", split)) == []
+
+
+@pytest.mark.parametrize(("split", "oracle"), [(None, "scaling"), (Split(2, 3), "invariance")])
+def test_a_row_along_another_dim_that_depends_on_its_place_is_found(split: Split | None, oracle: str) -> None:
+    wrong = by_columns(favours_its_first_column, "sums")
+    assert oracle in {name for name, _ in fired(wrong, matrix(wrong, "integers", split))}
+
+
+def test_rows_are_not_moved_where_a_tensor_has_their_number_in_an_expression() -> None:
+    def lengths(x: torch.Tensor, starts: torch.Tensor) -> Outputs:
+        return dict(y=x * (starts[1:] - starts[:-1])[:, None])
+
+    found = target(x=tensor(M, N), starts=tensor(M + 1), dtypes=("float32",), batch=M, reference=lengths)(lengths)
+    x, starts = (Argument(shape, "float32", recipe("integers", 1)) for shape in (("M", "N"), ("M + 1",)))
+    case = Case(found.name, (Call({"M": 5, "N": 7}, dict(x=x, starts=starts), {}),), Split(2, 2))
+    assert fired(found, case) == []

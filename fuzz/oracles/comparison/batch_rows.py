@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import torch
 
+from fuzz.model.case import Call
+from fuzz.model.dims import names
 from fuzz.model.finding import Finding
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, Expected
@@ -15,10 +17,23 @@ SMALL: Final = 1 << 10
 """Elements of a call up to which all of it is evaluated exactly, whatever disagrees."""
 
 
+def row_axes(call: Call, batch: str) -> dict[str, int] | None:
+    """The axis along which each tensor that has rows of the batch holds them.
+
+    None where rows cannot be taken out: a tensor has their number twice, or in an expression.
+    """
+    sizes = {name: [text for text in value.shape if batch in names(text)] for name, value in call.tensors.items()}
+    if any(texts not in ([], [batch]) for texts in sizes.values()):
+        return None
+    return {name: call.tensors[name].shape.index(batch) for name, texts in sizes.items() if texts}
+
+
 def find_rows(exam: Examination, index: int, finding: Finding) -> torch.Tensor | None:
     """The rows of the batch that the finding's elements lie in, where they depend on nothing else and it saves work."""
     call, batch = exam.case.calls[index], exam.target.batch_dim
-    if batch is None or not set(finding.outputs) <= row_outputs(exam, index).keys() or not finding.elements:
+    if batch is None or row_axes(call, batch) is None or not finding.elements:
+        return None
+    if not set(finding.outputs) <= row_outputs(exam, index).keys():
         return None
     rows = sorted({element.index[0] for element in finding.elements})
     return torch.tensor(rows) if call.elements() > SMALL and len(rows) < call.dims[batch] else None
@@ -46,10 +61,9 @@ def select_rows(exam: Examination, index: int, arguments: Mapping[str, Any], row
     """The arguments of the reference, as for a call with these rows of the batch alone."""
     call, batch = exam.case.calls[index], exam.target.batch_dim
     found = dict(arguments)
-    for name, value in call.tensors.items():
+    for name, axis in (row_axes(call, batch or "") or {}).items():
         key = COTANGENT + name.removeprefix("grad ") if name.startswith("grad ") else name
-        if value.shape and value.shape[0] == batch:
-            found[key] = arguments[key][rows]
+        found[key] = arguments[key].index_select(axis, rows)
     found.update({name: len(rows) for name, dim in exam.target.passed_sizes.items() if dim == batch})
     return found
 

@@ -207,17 +207,24 @@ def test_a_verdict_is_one_of_a_list() -> None:
         Verdict("maybe")
 
 
-def test_of_a_large_call_the_rows_that_disagree_are_adjudicated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What else there is would take more time than there is."""
-    rows, columns = size("R", 1, 1000), size("C", 1, 1000)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_of_a_large_call_the_rows_that_disagree_are_adjudicated_alone(
+    axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else there is would take more time than there is. Rows may be any dim of an argument."""
+    shape = [size("C", 1, 1000)]
+    shape.insert(axis, size("R", 1, 1000))
+
+    def right(x: torch.Tensor) -> Outputs:
+        return dict(y=torch.softmax(x.movedim(axis, 0), -1))
 
     def softmax(x: torch.Tensor) -> Outputs:
-        y = torch.softmax(x, -1)
+        y = right(x)["y"]
         y[300, 2] *= 1.001
         return dict(y=y)
 
-    target = declare(softmax, x=tensor(rows, columns), batch=rows, reference=lambda x: dict(y=torch.softmax(x, -1)))
-    x = Argument(("R", "C"), "float32", recipe("normal", 1))
+    target = declare(softmax, x=tensor(*shape), batch=shape[axis], reference=right)
+    x = Argument(tuple(one.name for one in shape), "float32", recipe("normal", 1))
     case = Case("t", (Call({"R": 400, "C": 100}, {"x": x}),))
     exam = Examination(target, softmax, case, BACKENDS["cpu"], run(target, softmax, case.calls, BACKENDS["cpu"]))
     found = AccuracyOracle().check_case(exam)
