@@ -6,7 +6,8 @@ python -m benchmarks.honest.grading [--set NAME]... [--backend NAME] [--seconds 
 Each is an entry in .honest/corpus. What comes of it is kept in .honest/grades.jsonl, which the tables read: a grade,
 that the case agrees, that kernel and reference differ by no more than either may, or that the target is declared
 otherwise now; anything else is asked again. Targets take turns, and what has the output and the symptom of an entry of
-the target that is graded is not asked for.
+the target that is graded is not asked for. After a repair, `--again` replays what is graded and asks for what was
+undecided.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from benchmarks.honest.store import (
+    AGREES,
     DECIDED,
+    NO_FINDING,
     OLDER,
     ROOT,
     SETS,
@@ -47,19 +50,21 @@ LEAST = 10.0
 """Seconds without which no entry is begun."""
 PATIENCE = 30.0
 """Seconds for which a command may go on after its time has ended."""
+REPLAYED = "replayed"
 LONGEST = 3
 """How many times as long an entry may have that was asked for in vain before."""
 
 
 class Question(NamedTuple):
     """An entry that is to be graded, as its run named it and where it is now, of a target as `fuzz run` takes it, and
-    how often it was asked for in vain.
+    how often it was asked for in vain. One that is `graded` is replayed.
     """
 
     target: str
     entry: str
     now: str
     asked: int = 0
+    graded: bool = False
 
     @staticmethod
     def of(target: str, path: str, answers: Mapping[str, Mapping[str, Any]]) -> Question:
@@ -102,6 +107,20 @@ def questions(
     return [one for *_, one in sorted(ranked, key=lambda rank: rank[:-1])]
 
 
+def graded_entries(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
+    """The entries of runs that have a grade, from the run or since."""
+    for run in runs:
+        for one in [*run.get("findings", ()), *({"path": path} for path in run.get("kept", ()))]:
+            question = Question.of(run["target"], one.get("path", ""), answers)
+            answer = answers.get(question.entry, {})
+            if (
+                (one | answer).get("severity")
+                and answer.get("ended") not in NO_FINDING
+                and (STORE / question.now).is_file()
+            ):
+                yield question._replace(graded=True)
+
+
 def misfits(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
     """The entries of runs, graded ones too, whose targets are declared otherwise now."""
     paths = [(run["target"], one.get("path", "")) for run in runs for one in run.get("findings", ())]
@@ -135,28 +154,50 @@ def fits(question: Question) -> bool:
 
 def ask(question: Question, backend: str, seconds: float, end: float) -> dict[str, Any]:
     """What comes of an entry, for grades.jsonl: shrunk, and graded where shrinking left no time for that."""
+    asked = {"entry": question.entry, "target": question.target, "now": question.now}
+    if question.graded:
+        return asked | replay(question, backend, min(seconds, end - time.monotonic()))
     seconds *= min(1 + question.asked, LONGEST)
     answer = shrink(question, backend, min(seconds, end - time.monotonic()))
     left = end - time.monotonic()
     if answer["ended"] not in DECIDED and "now" in answer and left >= LEAST:
         answer = shrink(question._replace(now=answer["now"]), backend, min(seconds, left), "--grade")
-    return {"entry": question.entry, "target": question.target, "now": question.now} | answer
+    return asked | answer
+
+
+def command(name: str, question: Question, backend: str, *options: str) -> list[str]:
+    """A command of `fuzz` for an entry."""
+    of = [f"--target={ROOT / question.target}"] if ":" in question.target else []
+    return [sys.executable, "-m", "fuzz", name, str(STORE / question.now), f"--backend={backend}", *of, *options]
+
+
+def end_of(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """How a command ended; None where it took longer."""
+    limit, variables = seconds + PATIENCE, environment()
+    try:
+        return subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def replay(question: Question, backend: str, seconds: float) -> dict[str, Any]:
+    """That an entry that has a grade agrees now, or is refused; that it was replayed where it does not."""
+    ended = end_of(command("replay", question, backend), seconds)
+    over = ended is not None and any(
+        words in ended.stdout for words in ("but it agrees now", "but it ends otherwise now")
+    )
+    return {"ended": AGREES if over else REPLAYED}
 
 
 def shrink(question: Question, backend: str, seconds: float, *options: str) -> dict[str, Any]:
     """What `fuzz shrink` makes of an entry."""
     path = STORE / question.now
-    command = [sys.executable, "-m", "fuzz", "shrink", str(path), f"--seconds={seconds:g}", f"--backend={backend}"]
-    command += [f"--target={ROOT / question.target}"] if ":" in question.target else []
-    command += options
-    limit, variables = seconds + PATIENCE, environment()
-    try:
-        ended = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
+    ended = end_of(command("shrink", question, backend, f"--seconds={seconds:g}", *options), seconds)
+    if ended is None:
         return {"ended": "its time ended"}
     if ended.returncode:
         agrees = "does not disagree here" in ended.stderr
-        return {"ended": "agrees" if agrees else " ".join(ended.stderr.split())[-300:]}
+        return {"ended": AGREES if agrees else " ".join(ended.stderr.split())[-300:]}
     return described(Path(ended.stdout.partition(" replaces ")[0]) if " replaces " in ended.stdout else path)
 
 
@@ -199,7 +240,8 @@ def work(
         if question.labels & graded:
             continue
         answer = ask(question, asked.backend, asked.seconds, asked.end)
-        keep_grade(answer)
+        if answer["ended"] != REPLAYED:
+            keep_grade(answer)
         if answer.get("severity"):
             graded |= question.labels | question._replace(now=answer["now"]).labels
         print(name, question.target.rpartition(":")[2], answer["ended"], answer.get("severity"), flush=True)
@@ -212,7 +254,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each entry, at most")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing is graded any more")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="ask again what was undecided, as more has an exact value")
+    parser.add_argument(
+        "--again", action="store_true", help="replay what has a grade, and ask again what was undecided"
+    )
     asked = parser.parse_args()
     asked.end = time.monotonic() + 60 * asked.minutes
     queue: SimpleQueue[tuple[str, Question]] = SimpleQueue()
@@ -220,7 +264,8 @@ def main() -> None:
         runs = kept_runs(asked.backend, name)
         for question in misfits(runs, kept_grades()):
             keep_grade({"entry": question.entry, "target": question.target, "now": question.now, "ended": OLDER})
-        for question in questions(runs, kept_grades(), asked.again):
+        replayed = graded_entries(runs, kept_grades()) if asked.again else ()
+        for question in [*replayed, *questions(runs, kept_grades(), asked.again)]:
             queue.put((name, question))
     graded: set[tuple[str, str]] = set()
     with ThreadPoolExecutor(asked.jobs) as pool:

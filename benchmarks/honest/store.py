@@ -16,7 +16,8 @@ SETS = ("torch", "flag_gems", "conch", "liger", "fla", "tutorials", "own", "gpue
 GRADES = "grades.jsonl"
 OLDER = "of an older declaration"
 UNDECIDED = "undecided"
-NO_FINDING = ("agrees", UNDECIDED, OLDER)
+AGREES = "agrees"
+NO_FINDING = (AGREES, UNDECIDED, OLDER)
 DECIDED = ("graded", *NO_FINDING)
 """How questions about an entry end that need not be asked again."""
 Row = dict[str, Any]

@@ -1,5 +1,8 @@
 """What a run's end cut off is asked for again until it is decided, and the tables show what came of it."""
 
+import math
+import subprocess
+
 import pytest
 
 from benchmarks.honest import grading, store
@@ -55,6 +58,22 @@ def test_what_is_undecided_may_be_asked_for_again(folder):
     runs, answers = store.kept_runs("cpu", "torch"), store.kept_grades()
     assert first not in [one.entry for one in grading.questions(runs, answers)]
     assert first in [one.entry for one in grading.questions(runs, answers, again=True)]
+
+
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        ("ok     y-sign-b.yaml: open, disagrees", grading.REPLAYED),
+        ("FAILED y-sign-b.yaml: marked open, but it agrees now; fuzz mark", store.AGREES),
+        ("FAILED y-sign-b.yaml: marked open, but it ends otherwise now: NotImplementedError", store.AGREES),
+        ("FAILED y-sign-b.yaml: no such device", grading.REPLAYED),
+    ],
+)
+def test_what_is_graded_is_replayed(folder, monkeypatch, said, ended):
+    [one] = grading.graded_entries(store.kept_runs("cpu", "torch"), store.kept_grades())
+    assert one.entry == "corpus/cpu/torch/exp/y-sign-b.yaml"
+    monkeypatch.setattr(grading, "end_of", lambda words, seconds: subprocess.CompletedProcess(words, 1, said, ""))
+    assert grading.ask(one, "cpu", 60.0, math.inf)["ended"] == ended
 
 
 def test_targets_take_turns_and_what_is_graded_is_not_asked_for_again(folder):
