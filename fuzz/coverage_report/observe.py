@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -13,13 +14,16 @@ import torch
 import triton
 from coverage import Coverage
 
+from fuzz.backends.autodiff import Computation
 from fuzz.backends.base import CountedOutcome
 from fuzz.backends.execute import FatalError, run
 from fuzz.coverage_report.protocol import Observations, Site, TensorKind, Value
 from fuzz.coverage_report.scope import Scope, describe, parameters
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Rejected, Returned
+from fuzz.oracles.autograd import graphs_by_code
 from fuzz.oracles.examine import set_up_process
+from fuzz.target.spec import Target
 from fuzz.worker.protocol import WorkerConfig
 
 Result = TypeVar("Result")
@@ -30,16 +34,33 @@ MOST_VALUES = 16
 def make_handler(config: WorkerConfig) -> Callable[[Case], Observations]:
     """Makes the handler of a worker: a case -> what is observed of it."""
     target, launcher, backend = set_up_process(config)
-    observer = Observer(target.path)
+    observer, turns = Observer(target.path), count()
+
+    def run_case(case: Case) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        computations: list[Computation | None] = [None]
+        try:
+            for computation in computations:
+                outcomes.append(run(target, launcher, case.calls, backend, computation=computation))
+                if computation is None and isinstance(outcomes[0], Returned):
+                    computations += choose_graph(target, case, turns)
+        except FatalError as fatal:
+            outcomes.append(fatal.outcome)
+        return outcomes
 
     def handle(case: Case) -> Observations:
-        try:
-            outcome = observer.observe(lambda: run(target, launcher, case.calls, backend))
-        except FatalError as fatal:
-            outcome = fatal.outcome
-        return observer.collect(outcome, backend.counted_outcomes())
+        outcomes = observer.observe(lambda: run_case(case))
+        return observer.collect(outcomes, backend.counted_outcomes())
 
     return handle
+
+
+def choose_graph(target: Target, case: Case, turns: Iterator[int]) -> list[Computation]:
+    """One of the graphs of the oracle `autograd` in which other code may run, in turn; none where it has no say."""
+    if not (target.differentiable and len(case.calls) == 1):
+        return []
+    graphs = graphs_by_code(target, case)
+    return [graphs[next(turns) % len(graphs)].computation]
 
 
 class Observer:
@@ -65,8 +86,11 @@ class Observer:
             sys.setprofile(None)
             self.coverage.stop()
 
-    def collect(self, outcome: Outcome, counted: Sequence[CountedOutcome]) -> Observations:
-        """What was observed, with what the counters of kernels say of each call that returned."""
+    def collect(self, outcomes: Sequence[Outcome], counted: Sequence[CountedOutcome]) -> Observations:
+        """What was observed, with what the counters of kernels say of each call that returned.
+
+        The first outcome says whether the case was refused; others are of the same case in other graphs.
+        """
         data, current, scope = self.coverage.get_data(), self.current, self.scope
         current.called = {function for function in scope.called.values() if function}
         files = {function.file for function in current.called}
@@ -75,11 +99,10 @@ class Observer:
         current.inlined = scope.inlined
         sites = [Site(site.file, site.line, site.kernel, site.kind, site.outcome) for site in counted]
         current.counted = {*sites}
-        if isinstance(outcome, Returned):
-            for call in outcome.calls:
-                occurred = np.flatnonzero(np.frombuffer(call.counted, dtype=np.uint8)).tolist()
-                current.happened.update(sites[index] for index in occurred)
-        current.rejected = int(isinstance(outcome, Rejected))
+        for call in (call for outcome in outcomes if isinstance(outcome, Returned) for call in outcome.calls):
+            occurred = np.flatnonzero(np.frombuffer(call.counted, dtype=np.uint8)).tolist()
+            current.happened.update(sites[index] for index in occurred)
+        current.rejected = int(isinstance(outcomes[0], Rejected))
         return current
 
     def _record_call(self, frame: FrameType, event: str, argument: object) -> None:

@@ -149,6 +149,7 @@ def graph_contexts(target: Target, case: Case) -> Iterator[GraphContext]:
             "subset", f"where only {', '.join(names)} requires a gradient", graphs.differentiate_by, names, names
         )
     yield GraphContext("no-grad", "under no_grad", graphs.run_without_autograd)
+    yield GraphContext("no-grad", "where no input requires a gradient", graphs.differentiate_by, ())
     for name, derivative in (("exp", graphs.exp_backward), ("softmax", graphs.softmax_backward)):
         circumstance, adjacent_op = f"with {name} before each input", f"{name} before {{}}"
         yield GraphContext("before", circumstance, graphs.run_after_producers, derivative, adjacent_op=adjacent_op)
@@ -163,6 +164,16 @@ def graph_contexts(target: Target, case: Case) -> Iterator[GraphContext]:
         "saved", "when inputs and outputs are written over before the backward", graphs.overwrite_before_backward
     )
     yield GraphContext("between", "when it is called again before the backward", graphs.run_between_calls)
+
+
+def graphs_by_code(target: Target, case: Case) -> list[GraphContext]:
+    """The graphs that decide which code of the launcher runs, no gradient and a second backward first.
+
+    The others put operations around it, of which it knows nothing.
+    """
+    order = ("no-grad", "twice", "subset")
+    chosen = [context for context in graph_contexts(target, case) if context.symptom in order]
+    return sorted(chosen, key=lambda context: order.index(context.symptom))
 
 
 def check_missing_gradients(baseline: Baseline) -> Finding | None:

@@ -17,13 +17,16 @@ import torch
 from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.blockers import Blocker, add_reasons, merge
 from fuzz.coverage_report.collect import Collected
-from fuzz.coverage_report.observe import Observer
+from fuzz.coverage_report.observe import Observer, make_handler
 from fuzz.coverage_report.protocol import Observations, SourceFunction, TensorKind
 from fuzz.coverage_report.python_code import find_python_blockers, measure_files, measure_function
 from fuzz.coverage_report.report import CoverageReport, Ran, format_report
 from fuzz.model.outcome import Rejected, Returned
+from fuzz.search.engines.random import RandomEngine
 from fuzz.target.arguments import size, tensor
+from fuzz.target.loader import load
 from fuzz.target.spec import declare
+from fuzz.worker.protocol import WorkerConfig
 
 LIBRARY = """
 from functools import wraps
@@ -91,7 +94,7 @@ def observe(module: ModuleType, *inputs: torch.Tensor) -> Observations:
     observer, total = Observer(Path(module.__file__ or "")), Observations()
     for x in inputs:
         observer.observe(partial(module.launcher, x))
-        total.add(observer.collect(Returned(()), ()))
+        total.add(observer.collect([Returned(())], ()))
     return total
 
 
@@ -209,7 +212,7 @@ def test_a_line_has_the_reason_of_any_blocker_that_it_is_behind() -> None:
 def test_a_refused_case_is_counted(launcher: ModuleType) -> None:
     observer = Observer(Path(launcher.__file__ or ""))
     observer.observe(dict)
-    assert observer.collect(Rejected("no"), ()).rejected == 1
+    assert observer.collect([Rejected("no")], ()).rejected == 1
 
 
 def test_blockers_with_most_lines_behind_come_first() -> None:
@@ -226,3 +229,41 @@ def test_blockers_that_are_merged_have_the_lines_of_each_once() -> None:
     assert "f.py:2, also at 5, lines behind it: 6" in text
     assert "masks partly on 3 of 5" in text
     assert "branches 1 of 4 (25.0 %; 2 of the others in lines that never ran)" in text
+
+
+GRAPHS = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+
+
+class Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.again = False
+        if any(ctx.needs_input_grad):
+            return x / 2
+        return x * 0.5  # inference
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.again:
+            raise RuntimeError("again")  # second
+        ctx.again = True
+        return gradient / 2
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=x / 2), differentiable=dict(y=tensor(N)))
+def halves(x):
+    return dict(y=Halves.apply(x))
+"""
+
+
+def test_each_case_runs_in_one_graph_of_the_oracle_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "fuzz_halves.py"
+    path.write_text(GRAPHS)
+    handle, engine = make_handler(WorkerConfig(str(path), None, "cpu", counters=True)), RandomEngine(load(str(path)), 0)
+    ends = [{end for _, end in handle(engine.propose().plan).arcs[str(path)]} for _ in range(3)]
+    marked = [number for number, line in enumerate(GRAPHS.splitlines(), 1) if "#" in line]
+    assert [[line in found for line in marked] for found in ends] == [[False, False], [True, False], [False, True]]

@@ -144,6 +144,10 @@ def other_value_without_grad(x: torch.Tensor, weight: torch.Tensor) -> Outputs:
     return {"y": product if torch.is_grad_enabled() else product * 1.01}
 
 
+def other_value_for_inference(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return forward(ctx, x, weight) * (1 if any(ctx.needs_input_grad) else 1.01)
+
+
 def second_is_doubled(ctx: Any, dy: torch.Tensor) -> Any:
     ctx.factor = getattr(ctx, "factor", 0.5) * 2
     return tuple(ctx.factor * gradient for gradient in backward(ctx, dy))
@@ -161,6 +165,7 @@ MISTAKES: list[tuple[str, tuple[str, ...], Launcher, dict[str, Any]]] = [
     ("raised", ("launcher",), function(forward, weight_without_x_raises), {}),
     ("subset", ("dweight",), function(forward, weight_only_with_x), {}),
     ("no-grad", ("y",), other_value_without_grad, {}),
+    ("no-grad", ("y",), function(other_value_for_inference, backward), {}),
     ("before", ("before_x",), function(over_input, backward), IN_PLACE),
     ("after", ("after_y",), function(forward, over_cotangent), {}),
     ("twice", ("dx", "dweight"), function(forward, second_is_doubled), {}),
