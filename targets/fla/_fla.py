@@ -53,7 +53,9 @@ UNREACHED = {
         ),
         DEVICE,
     ),
-    **dict.fromkeys(("*USE_TMA*", "*IS_TMA*", "*is_compiling()*", "*_DEBUG_ASSERTS*"), DEVICE),
+    **dict.fromkeys(
+        ("*USE_TMA*", "*IS_TMA*", "*USE_PDL*", "*use_pdl*", "*is_compiling()*", "*_DEBUG_ASSERTS*"), DEVICE
+    ),
     "fla/utils/*:*": DEVICE + ", or what its decorators do for other operations",
     "*mesa_net_h_kv_bwd_intra_*": "the one kernel for all of it needs the shared memory of another device",
     "fla/backends.py:*": "no implementation for another device or by another compiler is installed",
@@ -73,6 +75,8 @@ WIDE = dict.fromkeys(
     "fla_chunk_gla_wide has keys as wide",
 )  # fmt: skip
 """What wide keys alone reach."""
+SHARED = dict.fromkeys(("fla/ops/utils/*:*", "fla/ops/common/*:*", "fla/modules/norm/l2norm.py:*"), COMMON)
+"""What operations share."""
 
 
 def flash(**declaration: Any) -> Callable[..., Any]:
@@ -80,8 +84,7 @@ def flash(**declaration: Any) -> Callable[..., Any]:
 
     What operations share is left to those that it is made for, but where a target says itself what is unreached.
     """
-    shared = {"fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/l2norm.py:*": COMMON, **WIDE}
-    unreached = {**UNREACHED, **declaration.pop("unreached", shared)}
+    unreached = {**UNREACHED, **declaration.pop("unreached", {**SHARED, **WIDE})}
     imports = ("fla.ops", "fla.modules")
     return target(**{"layout": "envelope", "imports": imports, "unreached": unreached, **declaration})
 

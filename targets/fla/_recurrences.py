@@ -301,14 +301,27 @@ class LogAdd(torch.autograd.Function):
         return dtotal * (x - total).exp(), dtotal * (y - total).exp()
 
 
-def cumulative(s, ends):
-    """Exponentials (B, T, ..) as shares of their sum from the beginning on, and what each place keeps, as logarithms."""
+def cumulative(s, ends, initial=None):
+    """Exponentials (B, T, ..) as shares of their sum from the beginning on, what each place keeps, and the sums at the end.
+
+    The latter two are logarithms. So is `initial`, (N, 1, ..), which is what the sums begin with where it is given.
+    """
     if ends is not None:
         edges = ends.tolist()
-        parts = [cumulative(s[:, a:b], None) for a, b in zip(edges, edges[1:], strict=False) if b > a]
-        return tuple(torch.cat(part, 1) for part in zip(*parts, strict=True))
-    sums = [s[:, 0]]
+        parts = [
+            cumulative(s[:, a:b], None, None if initial is None else initial[n : n + 1])
+            for n, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+        ]
+        share, gate, final = zip(*parts, strict=True)
+        return torch.cat(share, 1), torch.cat(gate, 1), torch.cat(final)
+    if not s.shape[1]:
+        return s, s, torch.full_like(s.sum(1, keepdim=True), -torch.inf) if initial is None else initial
+    sums = [s[:, 0] if initial is None else LogAdd.apply(initial[:, 0], s[:, 0])]
     for place in range(1, s.shape[1]):
         sums.append(LogAdd.apply(sums[-1], s[:, place]))
+    # Autograd adds up the gradients of sums from the last use on: those of shares first, as the library's kernel does.
     total = torch.stack(sums, 1)
-    return (s - total).exp(), torch.cat([torch.zeros_like(total[:, :1]), total[:, :-1] - total[:, 1:]], 1)
+    final = total[:, -1:].clone()
+    first = torch.zeros_like(final) if initial is None else initial - total[:, :1]
+    gate = torch.cat([first, total[:, :-1] - total[:, 1:]], 1)
+    return (s - total).exp(), gate, final

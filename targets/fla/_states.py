@@ -32,6 +32,27 @@ def gates(x):
     return None if x is None else -x.abs().clamp(max=8.0)
 
 
+def steady(log, most=4.0):
+    """Logarithms of rates from -4 on, by no arithmetic that rounds."""
+    return None if log is None else log.clamp(-4.0, most)
+
+
+def mild(raw, gate, log, shift):
+    """What kernels make gates of that forget no more in one place than exp(-8), by no arithmetic that rounds."""
+    if not raw:
+        return gate, log, shift
+    return gate.clamp(-4.0, 4.0), steady(log, 0.0), None if shift is None else shift.clamp(-4.0, 4.0)
+
+
+def activated(gate, log, shift, bound):
+    """The gates' logarithms that the kernel computes of what it is given."""
+    x = gate if shift is None else gate + shift
+    rate = 1.0 if log is None else steady(log).exp().unsqueeze(-1)
+    if bound is not None:
+        return bound * (rate * x).sigmoid()
+    return -rate * (x.clamp(min=0) + (-x.abs()).exp().log1p())
+
+
 def carried(place, *inputs, ragged, ends, initial, keep, v_first=False, **given):
     """An operation's outputs, and with `keep` the states that sequences end with, (N, H, K, V) in either layout."""
     if v_first:

@@ -1,7 +1,7 @@
 """Convolutions and shifts of sequences of fla-core with their caches. Interesting: sequences shorter than the kernel."""
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import SHARED, flash, found, one_dtype
 from _states import RAGGED, B, N, sequences, states
 
 from fuzz import by_option, option, prefix_sums, size, tensor
@@ -44,7 +44,7 @@ def conv_reference(x, weight, bias, residual, initial, activation, keep, ragged,
     x=sequences(D), weight=tensor(D, W), bias=tensor(D) | None, residual=sequences(D) | None,
     initial=states(D, W) | None, activation=option(None, "silu"), keep=option(True, False), **RAGGED,
     accumulate="inputs", reference=conv_reference, differentiable=dict(y=sequences(D), final=states(D, W)),
-    unreached={"*HAS_WEIGHT*": WHOLE, "*weight is not None*": WHOLE, "*`backend == 'triton'`*": OTHER},
+    unreached={**SHARED, "*HAS_WEIGHT*": WHOLE, "*weight is not None*": WHOLE, "*`backend == 'triton'`*": OTHER},
 )  # fmt: skip
 def fla_conv_with_states(x, weight, bias, residual, initial, activation, keep, ragged, ends):
     """A convolution of each channel with what came before, also in the call before."""

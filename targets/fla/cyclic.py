@@ -3,9 +3,9 @@
 import math
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import SHARED, flash, found, one_dtype
 from _recurrences import scanned
-from _states import RAGGED, H, K, N, V, gates, sequences, states
+from _states import RAGGED, B, H, K, N, V, gates, sequences, states
 
 from fuzz import option, size, tensor
 
@@ -28,6 +28,14 @@ def basis(slots, like):
     return values
 
 
+def phases(turn, slots):
+    """The angles of all slots, of which whole places are taken off before a rest is added, as kernels do."""
+    period, pair = slots - 1, (torch.arange(slots, device=turn.device) // 2).to(turn)
+    whole = turn.floor()
+    place = torch.remainder(whole * pair, period) + (turn - whole) * pair
+    return torch.where(place > period / 2, place - period, place) * (2 * math.pi / period)
+
+
 def turned(x, cos, sin, sign):
     """Pairs of slots turned by an angle, or with the sign -1 back."""
     mates = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
@@ -43,7 +51,6 @@ def cyclic_reference(
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     table = readout @ basis(slots, readout)
     columns = torch.arange(slots, device=q.device)
-    frequency = (columns // 2).to(q) * (2 * math.pi / (slots - 1))
     size_of = torch.where(columns < 2, 1.0, 2.0).to(q).div(slots - 1).sqrt()
     is_sine = columns % 2 == 1
     count = len(q) if ends is None else len(ends) - 1
@@ -58,7 +65,8 @@ def cyclic_reference(
     def step(state, v, q, k, forget, delta, beta):
         keys, values, turn = state.split(widths, -1)
         turn = turn + delta.unsqueeze(-1)
-        cos, sin = (turn * frequency).cos(), (turn * frequency).sin()
+        phase = phases(turn, slots)
+        cos, sin = phase.cos(), phase.sin()
         write = beta.unsqueeze(-1) * size_of * torch.where(is_sine, -sin, cos)
         forget = forget.exp()[..., None, None]
         keys = keys.unflatten(-1, (-1, slots)) * forget + k.unsqueeze(-1) @ write.unsqueeze(-2)
@@ -77,16 +85,26 @@ def cyclic_reference(
     return dict(y=y, keys_after=keys, values_after=values, turn_after=turn.squeeze(-1))
 
 
-NUMBERS = sequences(H)
-CYCLIC = dict(
-    q=sequences(H, K), k=sequences(H, K), v=sequences(H, V), g=NUMBERS, delta=NUMBERS, beta=NUMBERS,
-    readout=tensor(H, 2 * P - 1, 2 * P - 1), q_weight=tensor(K), k_weight=tensor(K), keys=states(H, K, 2 * P),
-    values=states(H, 2 * P, V), turn=states(H), begun=option(False, True), **{**RAGGED, "dims": (N, P)}, keep=option(True, False),
-    scale=option(None, 0.5), timeout=300.0, accumulate="inputs", dot="tf32",
-    reference=lambda keys, values, turn, begun, **given: cyclic_reference(
-        keys=keys if begun else None, values=values if begun else None, turn=turn if begun else None, **given
-    ),
-)  # fmt: skip
+def declared(sequences, states):
+    """The arguments of a form of the attention, where these make the shapes of sequences and of states."""
+    numbers = sequences(H)
+    return dict(
+        q=sequences(H, K), k=sequences(H, K), v=sequences(H, V), g=numbers, delta=numbers, beta=numbers,
+        readout=tensor(H, 2 * P - 1, 2 * P - 1), q_weight=tensor(K), k_weight=tensor(K), keys=states(H, K, 2 * P),
+        values=states(H, 2 * P, V), turn=states(H), begun=option(False, True), keep=option(True, False),
+        scale=option(None, 0.5), timeout=300.0, accumulate="inputs",
+    )  # fmt: skip
+
+
+CACHE = {
+    "*cache_entry is not None*": "no two calls are given the same tensor",
+    "*_tensor_version*": "inference mode alone",
+}
+
+
+def begun_reference(keys, values, turn, begun, **given):
+    first = (keys, values, turn) if begun else (None, None, None)
+    return cyclic_reference(**dict(zip(("keys", "values", "turn"), first, strict=True)), **given)
 
 
 def flowed(
@@ -103,7 +121,34 @@ def flowed(
     return dict(y=y, keys_after=final[0], values_after=final[1], turn_after=final[2])
 
 
-@flash(**CYCLIC)
+@flash(
+    **declared(sequences, states), **{**RAGGED, "dims": (N, P)}, dot="tf32", reference=begun_reference,
+    unreached={**SHARED, **CACHE, "*decode*": "fla_cyclic_step has one place"},
+)  # fmt: skip
 def fla_recurrent_cyclic(q, k, v, **given):
     """Attention over slots on a circle that turns, step by step, which has no backward."""
     return flowed("ops.cyfa:fused_recurrent_cyfa", q, k, v, **given)
+
+
+def one_place(*dims):
+    return tensor(B, 1, *dims)
+
+
+def one_state(*dims):
+    return tensor(B, *dims, dtypes=("float32",))
+
+
+DECODER = (
+    "*cyfa_k_kernel*", "*cyfa_v_kernel*", "*cyfa_readout_kernel*", "*rotate_*_2d*", "*qk_rmsnorm*", "*cu_seqlens*", "*: lines *",
+    "*_k_recurrent_feature*",
+)  # fmt: skip
+
+
+@flash(
+    **declared(one_place, one_state), dims=(P,),
+    reference=lambda **given: begun_reference(ragged=False, ends=None, **given),
+    unreached={**SHARED, **CACHE, **dict.fromkeys(DECODER, "fla_recurrent_cyclic has several places")},
+)  # fmt: skip
+def fla_cyclic_step(q, k, v, **given):
+    """One place of it, as a decoder computes it."""
+    return flowed("ops.cyfa:fused_recurrent_cyfa", q, k, v, ragged=False, ends=None, **given)

@@ -9,7 +9,7 @@ from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
 
 from fuzz import option, size, tensor
 
-GROUPS = size("GROUPS", 1, 3)
+GROUPS, WIDE, FEW = size("GROUPS", 1, 3), size("WIDE", 193, 256), size("FEW", 1, 16)
 GROUPED = dict(q=sequences(H, K), k=sequences(H, K), v=sequences(H * GROUPS, V))
 GROUPED_STATES = {
     **STATES, "dims": (N, GROUPS), "initial": states(H * GROUPS, K, V) | None,
@@ -128,6 +128,19 @@ def fla_chunk_gated_delta_rule(q, k, v, gate, beta, normed, chunk, **given):
     more = dict(use_qk_l2norm_in_kernel=normed, chunk_size=chunk)
     place = "ops.gated_delta_rule:chunk_gated_delta_rule"
     return carried(place, q, k, v, gates(gate), unit_beta(beta), **more, **given)
+
+
+@flash(
+    q=sequences(1, WIDE), k=sequences(1, WIDE), v=sequences(1, FEW), gate=sequences(1), beta=sequences(1), normed=NORMED,
+    v_first=option(False, True), chunk=option(64, 16, 32), dot="tf32", reference=gated_reference,
+    **{
+        **STATES, "initial": states(1, WIDE, FEW) | None,
+        "differentiable": dict(y=sequences(1, FEW), final=states(1, WIDE, FEW)),
+    },
+)  # fmt: skip
+def fla_chunk_gated_delta_rule_wide(**given):
+    """The same with keys so wide that a kernel keeps them in several blocks."""
+    return fla_chunk_gated_delta_rule(**given)
 
 
 def combined(place, q, k, v, p, gate, beta, normed, p_first, **given):

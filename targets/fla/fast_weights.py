@@ -1,16 +1,14 @@
 """States of fla-core that are trained, solved for, or made of normalized keys. Interesting: chunks that are not full."""
 
-from functools import partial
-
 import torch
-from _fla import COMMON, flash, found, one_dtype
+from _fla import COMMON, SHARED, flash, found, one_dtype
 from _recurrences import CHUNK, begun, cumulative, delta, linear, scanned
 from _rows import Unit
 from _states import QKV, RAGGED, STATES, B, H, K, N, T, V, carried, gates, sequences, states
 
 from fuzz import by_option, option, size, tensor
 
-GROUPS = size("GROUPS", 1, 3)
+GROUPS, WIDE, FEW = size("GROUPS", 1, 3), size("WIDE", 193, 256), size("FEW", 1, 16)
 FORWARD = {name: value for name, value in STATES.items() if name != "differentiable"}
 
 
@@ -52,7 +50,8 @@ def steady(k, v, w, b, eta):
     return *small(k), *(x.clamp(-(2.0**12), 2.0**12) for x in (v, w, b)), eta.abs().clamp(max=0.125)
 
 
-def ttt_reference(q, k, v, w, b, eta, state, shift, scale, keep, chunk, eps, fused, ends=None):
+def ttt_reference(q, k, v, w, b, eta, state, shift, scale, keep, chunk, eps, fused, fixed, ends=None):
+    eta = eta if fixed is None else torch.full_like(eta, fixed)
     k, v, w, b, eta = steady(k, v, w, b, eta)
     q, k, v, eta = (part.transpose(1, 2) for part in (q, k, v, eta))
     q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -74,17 +73,18 @@ def ttt_reference(q, k, v, w, b, eta, state, shift, scale, keep, chunk, eps, fus
 
 TTT = dict(
     w=tensor(H, K), b=tensor(H, K), chunk=option(16, 32, 64), eps=option(1e-6, 1e-2), fused=option(False, True),
-    scale=option(None, 0.5), keep=option(True, False), timeout=300.0, accumulate="inputs", dot="tf32",
+    fixed=option(None, 0.0625), scale=option(None, 0.5), keep=option(True, False), timeout=300.0, accumulate="inputs", dot="tf32",
     unreached={
-        **dict.fromkeys(("fla/ops/utils/*:*", "fla/ops/common/*:*", "fla/modules/norm/*:*"), COMMON),
+        **SHARED, "fla/modules/norm/*:*": COMMON, "*fwd_o: `scale is None`*": "what users call passes a scale",
         **dict.fromkeys(("*IS_VARLEN*", "*cu_seqlens is not None*"), "one target has sequences of one length, one of several"),
     },
 )  # fmt: skip
 
 
-def at_test_time(q, k, v, w, b, eta, state, shift, keep, chunk, fused, ends=None, **given):
+def at_test_time(q, k, v, w, b, eta, state, shift, keep, chunk, fused, fixed, ends=None, **given):
     one_dtype(q, k, v, w, b, eta)
     k, v, w, b, eta = steady(k, v, w, b, eta)
+    eta = eta if fixed is None else fixed
     y, final, final_shift = found(f"ops.ttt:{'fused_' if fused else ''}chunk_ttt_linear")(
         q, k, v, w, b, eta, chunk_size=chunk, initial_state=state, initial_state_bias=shift, output_final_state=keep,
         cu_seqlens=ends, **given,
@@ -232,6 +232,10 @@ def oja_reference(q, k, v, gate, beta, normed, initial, ragged, ends, scale, kee
     return dict(y=y, final=final) if keep else dict(y=y)
 
 
+ONE_KERNEL = {
+    "*chunk_scaled_dot_kkt_fwd_kernel is never*": "the rule has gates of values, which take other kernels",
+    **dict.fromkeys(("*`gk is None` is never true*", "*HAVE_GK*"), "the rule has gates of values"),
+}  # fmt: skip
 GROUPED = dict(
     q=sequences(H, K), k=sequences(H, K), v=sequences(H * GROUPS, V), normed=option(True, False),
     **{**FORWARD, "dims": (N, GROUPS), "initial": states(H * GROUPS, K, V) | None},
@@ -252,7 +256,7 @@ def fla_recurrent_oja(q, k, v, gate, beta, normed, **given):
 
 @flash(
     **QKV, gate=sequences(H, V), beta=sequences(H), normed=option(True, False), reference=oja_reference, dot="tf32",
-    **STATES,
+    unreached={**SHARED, **ONE_KERNEL, "*`V > 1*": "fla_chunk_oja_wide has values as wide"}, **STATES,
 )  # fmt: skip
 def fla_chunk_oja(q, k, v, gate, beta, normed, **given):
     """Oja's rule in chunks; its gates get no gradient here."""
@@ -264,34 +268,17 @@ def fla_chunk_oja(q, k, v, gate, beta, normed, **given):
     )
 
 
-def erasing_reference(q, k, v, gate, erase, write, normed, ragged, ends, v_first, **given):
-    q, k = (Unit.apply(q), Unit.apply(k)) if normed else small(q, k)
-    ends = ends if ragged else None
-    return delta(q, k, unit(write) * v, None, read=unit(erase) * k, gate=gates(gate), ends=ends, **given)
-
-
-ERASING = dict(
-    **QKV, gate=sequences(H, K), erase=sequences(H, K), write=sequences(H, V), normed=option(True, False),
-    v_first=option(False, True), reference=erasing_reference,
+@flash(
+    q=sequences(1, FEW), k=sequences(1, FEW), v=sequences(1, WIDE), gate=sequences(1, WIDE), beta=sequences(1),
+    normed=option(True, False), reference=oja_reference, dot="tf32", unreached={**SHARED, **ONE_KERNEL},
+    **{
+        **STATES, "initial": states(1, FEW, WIDE) | None,
+        "differentiable": dict(y=sequences(1, WIDE), final=states(1, FEW, WIDE)),
+    },
 )  # fmt: skip
-
-
-def erased(place, q, k, v, gate, erase, write, normed, **given):
-    one_dtype(q, k, v)
-    q, k = (q, k) if normed else small(q, k)
-    return carried(place, q, k, v, gates(gate), unit(erase), unit(write), use_qk_l2norm_in_kernel=normed, **given)
-
-
-@flash(**ERASING, **FORWARD)
-def fla_recurrent_gdn2(**given):
-    """The delta rule with gates of what is erased and written, step by step, which has no backward."""
-    return erased("ops.gdn2:fused_recurrent_gdn2", **given)
-
-
-@flash(**{**ERASING, "reference": partial(erasing_reference, chunk=CHUNK)}, **STATES, dot="tf32")
-def fla_chunk_gdn2(**given):
-    """The delta rule with gates of what is erased and written, in chunks."""
-    return erased("ops.gdn2:chunk_gdn2", **given)
+def fla_chunk_oja_wide(**given):
+    """The same with values so wide that a kernel keeps them in several blocks."""
+    return fla_chunk_oja(**given)
 
 
 STEPS = 2
@@ -328,7 +315,7 @@ def fla_chunk_gated_delta_product(q, k, v, gate, beta, normed, **given):
 
 def light_reference(q, k, v, initial, ragged, ends, scale, keep, v_first, chunked):
     ends = ends if ragged else None
-    k, gate = cumulative(k, ends)
+    k, gate, _ = cumulative(k, ends)
     return linear(q, k, v, initial=initial, ends=ends, scale=scale, keep=keep, gate=gate)
 
 

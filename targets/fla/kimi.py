@@ -1,9 +1,9 @@
 """Kimi's delta attention of fla-core, step by step and in chunks. Interesting: gates that kernels compute within bounds."""
 
-from _fla import COMMON, documents, flash, one_dtype, takes
+from _fla import SHARED, documents, flash, one_dtype, takes
 from _recurrences import delta
 from _rows import Unit
-from _states import STATES, H, K, N, V, carried, gates, sequences, states
+from _states import STATES, H, K, N, V, activated, carried, gates, mild, sequences, states, steady
 
 from fuzz import option, size, tensor
 
@@ -19,31 +19,7 @@ KDA = dict(
         "differentiable": dict(y=sequences(H * GROUPS, V), final=states(H * GROUPS, K, V)),
     },
 )  # fmt: skip
-NARROW = {
-    "fla/ops/utils/*:*": COMMON, "fla/ops/common/*:*": COMMON, "fla/modules/norm/*:*": COMMON,
-    "*BETA_HEADWISE*": "betas are documented to be one a head",
-}  # fmt: skip
-
-
-def steady(log, most=4.0):
-    """Logarithms of rates from -4 on, by no arithmetic that rounds."""
-    return None if log is None else log.clamp(-4.0, most)
-
-
-def mild(raw, gate, log, shift):
-    """What kernels make gates of that forget no more in one place than exp(-8), by no arithmetic that rounds."""
-    if not raw:
-        return gate, log, shift
-    return gate.clamp(-4.0, 4.0), steady(log, 0.0), None if shift is None else shift.clamp(-4.0, 4.0)
-
-
-def activated(gate, log, shift, bound):
-    """The gates' logarithms that the kernel computes of what it is given."""
-    x = gate if shift is None else gate + shift
-    rate = 1.0 if log is None else steady(log).exp().unsqueeze(-1)
-    if bound is not None:
-        return bound * (rate * x).sigmoid()
-    return -rate * (x.clamp(min=0) + (-x.abs()).exp().log1p())
+NARROW = {**SHARED, "*BETA_HEADWISE*": "betas are documented to be one a head"}
 
 
 def kda_reference(

@@ -1,7 +1,7 @@
 """Linear attention of fla-core: recurrent, chunked and parallel forms. Interesting: empty sequences, states in and out."""
 
 import torch
-from _fla import COMMON, flash, found, one_dtype
+from _fla import COMMON, SHARED, flash, found, one_dtype
 from _recurrences import bonused, linear, scanned
 from _states import QKV, RAGGED, STATES, B, H, K, T, V, carried, gates, sequences, states
 
@@ -13,17 +13,15 @@ BROAD = {
     "initial": states(H, WIDE, FEW) | None,
     "differentiable": dict(y=sequences(H, FEW), final=states(H, WIDE, FEW)),
 }
-SHARED = {
-    "fla/ops/utils/*:*": COMMON,
-    "fla/ops/common/*:*": COMMON,
+NARROW = {
+    **SHARED,
     **dict.fromkeys(
         ("*_intra_sub_intra_split*", "*_intra_sub_intra_merge*", "*`K <= 256`*"),
         "keys are 257 wide and wider at another target",
     ),
 }
 WIDER = {
-    "fla/ops/utils/*:*": COMMON,
-    "fla/ops/common/*:*": COMMON,
+    **SHARED,
     "*_intra_sub_intra is never launched*": "keys are narrower at another target",
     "*`K <= 256`*": "keys are narrower at another target",
 }
@@ -52,7 +50,7 @@ def chunk_gla_reference(q, k, v, gate, ragged, ends, v_first, **given):
 
 @flash(
     **QKV, gate=sequences(H, K), v_first=option(False, True), dot="tf32", reference=chunk_gla_reference,
-    unreached=SHARED, **STATES,
+    unreached=NARROW, **STATES,
 )  # fmt: skip
 def fla_chunk_gla(q, k, v, gate, **given):
     """Gated linear attention in chunks."""
@@ -230,7 +228,7 @@ def fla_recurrent_rwkv6(r, k, v, w, u, **given):
     return carried("ops.rwkv6:fused_recurrent_rwkv6", r, k, v, gates(w.detach()), u, **given)
 
 
-@flash(**RKVW, dot="tf32", reference=rwkv6_reference, unreached={**SHARED, "fla/ops/gla/*:*": COMMON}, **STATES)
+@flash(**RKVW, dot="tf32", reference=rwkv6_reference, unreached={**NARROW, "fla/ops/gla/*:*": COMMON}, **STATES)
 def fla_chunk_rwkv6(r, k, v, w, u, **given):
     """RWKV6 in chunks; its gates get no gradient here."""
     one_dtype(r, k, v, w, u)

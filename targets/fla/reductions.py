@@ -200,7 +200,7 @@ def fla_rwkv7_gate_correction(o, r, k, r_k, v, g):
     return dict(y=found("ops.rwkv7.gate_output_correction:gate_output_correction")(o, r, k, r_k, v, g))
 
 
-PLACES = size("PLACES", 1, 600)
+PLACES = size("PLACES", 1, 1024)
 LONG = by_option("ragged", {False: tensor(B, PLACES, K), True: tensor(1, PLACES, K)})
 
 

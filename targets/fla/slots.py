@@ -1,6 +1,7 @@
 """Attention of fla-core through a few slots that forget. Interesting: slots that take nothing in, empty sequences."""
 
-from _fla import flash, found, one_dtype
+import torch
+from _fla import SHARED, flash, found, one_dtype
 from _recurrences import cumulative, linear
 from _states import RAGGED, STATES, B, H, K, N, T, V, gates, sequences, states
 
@@ -9,19 +10,21 @@ from fuzz import option, size, tensor
 M, GROUPS = size("M", 1, 40), size("GROUPS", 1, 3)
 
 
-def additive_reference(s, ragged, ends):
-    share, gate = cumulative(s, ends if ragged else None)
-    return dict(share=share, gate=gate)
+def additive_reference(s, initial, halved, ragged, ends):
+    share, gate, final = cumulative(s, ends if ragged else None, initial)
+    return dict(share=share, gate=gate, final=final)
 
 
 @flash(
-    s=sequences(H, M, dtypes=("float32",)), **RAGGED, timeout=300.0, accumulate="inputs", reference=additive_reference,
-    differentiable=dict(share=sequences(H, M), gate=sequences(H, M)),
+    s=sequences(H, M), initial=states(1, H, M) | None, halved=option(False, True), **RAGGED, timeout=300.0,
+    accumulate="inputs", reference=additive_reference,
+    differentiable=dict(share=sequences(H, M), gate=sequences(H, M), final=states(1, H, M)),
 )  # fmt: skip
-def fla_additive_gate(s, ragged, ends):
-    """Shares of a running sum of exponentials, and how much of it each place keeps."""
-    share, gate, _ = found("ops.gsa.gate:fused_additive_gate")(s, cu_seqlens=ends if ragged else None)
-    return dict(share=share, gate=gate)
+def fla_additive_gate(s, initial, halved, ragged, ends):
+    """Shares of a running sum of exponentials, which may have begun before, and how much of it each place keeps."""
+    more = dict(output_dtype=torch.float16, gate_dtype=torch.float32) if halved else {}
+    share, gate, final = found("ops.gsa.gate:fused_additive_gate")(s, initial, ends if ragged else None, **more)
+    return dict(share=share, gate=gate, final=final)
 
 
 def slots(q, k, v, s, gate, keys, values, ends, scale, keep, reverse=False):
@@ -29,7 +32,7 @@ def slots(q, k, v, s, gate, keys, values, ends, scale, keep, reverse=False):
     keys, values = both(keys, values) or (None, None)
     q, k, v, s = (part.repeat_interleave(q.shape[2] // part.shape[2], 2) for part in (q, k, v, s))
     if gate is None:
-        s, gate = cumulative(s, ends)
+        s, gate, _ = cumulative(s, ends)
     else:
         gate = gates(gate).repeat_interleave(q.shape[2] // gate.shape[2], 2)
     keys, values = (
@@ -57,6 +60,7 @@ GSA = dict(
     values=states(H, M, V) | None, reference=gsa_reference,
     **{name: value for name, value in STATES.items() if name not in ("initial", "differentiable", "dims")},
 )  # fmt: skip
+SEVERAL = "fla_recurrent_gsa has several places, and gradients"
 AFTER = dict(keys_after=states(H, K, M), values_after=states(H, M, V))
 
 
@@ -86,6 +90,23 @@ def fla_recurrent_gsa(**given):
     if given["reverse"] and given["gate"] is None:
         raise NotImplementedError("slots are normalized from the beginning on")
     return slotted("ops.gsa:fused_recurrent_gsa", **given)
+
+
+@flash(
+    q=tensor(B, 1, H * GROUPS, K), k=tensor(B, 1, H, K), v=tensor(B, 1, H, V), s=tensor(B, 1, H, M),
+    gate=tensor(B, 1, H, M) | None, keys=tensor(B, H, K, M, dtypes=("float32",)) | None,
+    values=tensor(B, H, M, V, dtypes=("float32",)) | None, dims=(GROUPS,), keep=option(True, False),
+    scale=option(None, 0.5), timeout=120.0, accumulate="inputs",
+    reference=lambda **given: gsa_reference(ragged=False, ends=None, **given),
+    unreached={
+        **SHARED,
+        **dict.fromkeys(("*_gsa_fwd*", "*_gsa_bwd*", "*.backward*", "*.forward: lines*", "*cu_seqlens*"), SEVERAL),
+        "*needs_input_grad*": SEVERAL, "fla/ops/gsa/gate.py:*": "fla_additive_gate has the rest",
+    },
+)  # fmt: skip
+def fla_gsa_step(**given):
+    """One place of gated slot attention, as a decoder computes it, of which several queries may share a key."""
+    return slotted("ops.gsa:fused_recurrent_gsa", ragged=False, ends=None, **given)
 
 
 SLOTS = size("SLOTS", 16, 64, multiple_of=16)

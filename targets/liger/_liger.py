@@ -35,7 +35,6 @@ UNREACHED = {
     **dict.fromkeys(
         ("*_softmax_multi_block*", "*`n_cols <= BLOCK_SIZE`*"), "a block is as wide as its row, or the row is refused"
     ),
-    "*already_backward*": "the oracle `autograd` runs a second backward, which is not run here",
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""
 FUNCTIONS = ("liger_kernel.ops",)

@@ -1,7 +1,7 @@
 """Norms of liger-kernel. Interesting: widths beside a power of two, mean >> std, half precision weights."""
 
 import torch
-from _liger import applied, found, layer, liger, one_dtype, takes
+from _liger import UNREACHED, applied, found, layer, liger, one_dtype, takes
 
 from fuzz import option, size, sizes, tensor
 
@@ -74,7 +74,15 @@ def rms_norm_reference(x, weight, eps, offset, mode, inplace, by_row, module):
     return dict(y=scaled(x, weight, eps, offset))
 
 
-@liger(x=ROWS, weight=tensor(N) | None, by_row=option(None, True), reference=rms_norm_reference, **RMS)
+BLOCKS = dict.fromkeys(
+    ("*_block_rms_norm*", "*n_rows < 4096 * 8 or row_mode` is never false"), "liger_rms_norm_short has as many rows"
+)  # fmt: skip
+
+
+@liger(
+    x=ROWS, weight=tensor(N) | None, by_row=option(None, True), reference=rms_norm_reference,
+    unreached={**UNREACHED, **BLOCKS}, **RMS,
+)  # fmt: skip
 def liger_rms_norm(x, weight, eps, offset, mode, inplace, by_row, module):
     """Root-mean-square norm; in place the gradient takes that of its output's memory."""
     one_dtype(x, weight)
@@ -87,7 +95,7 @@ def liger_rms_norm(x, weight, eps, offset, mode, inplace, by_row, module):
     return dict(y=layer("rms_norm:LigerRMSNorm", dict(weight=weight), x, **more))
 
 
-MANY, FEW = size("MANY", 1, 40000), size("FEW", 1, 40)
+MANY, FEW = size("MANY", 32768, 33000), size("FEW", 1, 40)
 
 
 @liger(
@@ -95,7 +103,7 @@ MANY, FEW = size("MANY", 1, 40000), size("FEW", 1, 40)
     **{**RMS, "differentiable": dict(y=tensor(MANY, FEW))},
 )  # fmt: skip
 def liger_rms_norm_short(**arguments):
-    """The same of many short rows, of which from 32768 on a program takes 16."""
+    """The same of so many short rows that a program takes 16 of them."""
     return liger_rms_norm(**arguments)
 
 

@@ -42,12 +42,12 @@ FAR = 300.0
 """A difference of log-probabilities whose exponential is infinite in float32, and far from that in float64."""
 
 
-def gain(ratio, advantages, kind, low, high, delta):
+def gain(ratio, advantages, kind, low, high, delta, slopes):
     """What one token gains, by the ratio of policies."""
     if kind == "cispo":
         return torch.minimum(ratio, torch.full_like(ratio, high)).detach() * advantages
     if kind == "sapo":
-        slope = torch.where(advantages > 0, 1.0, 1.05)
+        slope = torch.where(advantages > 0, slopes[0], slopes[1])
         return (slope * (ratio - 1)).sigmoid() * 4.0 / slope * advantages
     bounded = torch.minimum(ratio, torch.full_like(ratio, delta)) if delta else ratio
     return torch.minimum(bounded * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
@@ -59,8 +59,8 @@ def normed(advantages):
 
 
 def grpo_reference(
-    logits, old, ref, ids, advantages, mask, importance, kind, level, beta, delta, bias_corrected, temperature, reduce,
-    longest, items,
+    logits, old, ref, ids, advantages, mask, importance, phi, kind, level, beta, delta, slope, slope_below, bias_corrected,
+    temperature, inplace, reduce, longest, items,
 ):  # fmt: skip
     logs = log_probabilities(logits, ids, temperature)
     kept = torch.ones_like(logs).detach() if mask is None else mask.to(logits.dtype)
@@ -72,9 +72,13 @@ def grpo_reference(
     if level == "sequence":
         ratio = (torch.where(kept != 0, ratio, 0.0).sum(-1) / count).unsqueeze(-1).expand_as(logs)
     ratio = ratio.exp()
-    gained = gain(ratio, normed(advantages).unsqueeze(-1), kind, 0.2, 0.4, delta)
-    losses = -gained * logs if kind == "cispo" else -gained
-    if importance is not None:
+    weights = normed(advantages).unsqueeze(-1)
+    if kind == "vespo":
+        losses = -weighed(phi).reshape(-1, 1) * weights * logs
+    else:
+        gained = gain(ratio, weights, kind, 0.2, 0.4, delta, (slope, slope_below))
+        losses = -gained * logs if kind == "cispo" else -gained
+    if importance is not None and kind != "vespo":
         losses = losses * weighed(importance).reshape(len(logs), -1)
     if beta:
         gap = bounded(ref) - logs
@@ -114,14 +118,16 @@ def bounded(logs):
     ids=indices(B, L, below=V, dtypes=("int64",)), advantages=tensor(B, dtypes=("float32",)),
     mask=indices(B, L, below=2, dtypes=("int64",)) | None,
     importance=tensor(B, L | 1, dtypes=("float32",)) | tensor(B, dtypes=("float32",)) | None,
-    kind=option("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo"), level=option("token", "sequence"),
-    beta=option(0.0, 0.04, 0.5), delta=option(0.0, 1.5), bias_corrected=option(False, True),
-    temperature=option(1.0, 0.9), reduce=option(True, False), longest=option(None, 32), items=option(None, 7),
-    accumulate="inputs", reference=grpo_reference, differentiable=dict(loss=tensor(), losses=tensor(B, L)),
+    phi=tensor(B, 1, dtypes=("float32",)) | tensor(B, dtypes=("float32",)) | None,
+    kind=option("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
+    level=option("token", "sequence"), beta=option(0.0, 0.04, 0.5), delta=option(0.0, 1.5), slope=option(1.0, 2.0),
+    slope_below=option(1.05, 0.5), bias_corrected=option(False, True), temperature=option(1.0, 0.9),
+    inplace=option(False, True), reduce=option(True, False), longest=option(None, 32), items=option(None, 7),
+    in_place={"logits": "inplace"}, accumulate="inputs", reference=grpo_reference, differentiable=dict(loss=tensor(), losses=tensor(B, L)),
 )  # fmt: skip
 def liger_grpo_loss(
-    logits, old, ref, ids, advantages, mask, importance, kind, level, beta, delta, bias_corrected, temperature, reduce,
-    longest, items,
+    logits, old, ref, ids, advantages, mask, importance, phi, kind, level, beta, delta, slope, slope_below, bias_corrected,
+    temperature, inplace, reduce, longest, items,
 ):  # fmt: skip
     """Clipped policy loss with its penalty; its tensors must be contiguous."""
     value = applied(
@@ -129,9 +135,10 @@ def liger_grpo_loss(
         logits=logits.contiguous(), old_logp=None if old is None else bounded(old).contiguous(),
         ref_logp=bounded(ref).contiguous(), completion_ids=ids.contiguous(),
         advantages=normed(advantages).contiguous(), completion_mask=None if mask is None else mask.contiguous(),
-        temperature=temperature, beta=beta, eps_low=0.2, eps_high=0.4, inplace=False, loss_type=kind, reduce=reduce,
+        temperature=temperature, beta=beta, eps_low=0.2, eps_high=0.4, inplace=inplace, loss_type=kind, reduce=reduce,
         max_completion_length=longest, importance_sampling_level=level, delta=delta or None,
         vllm_is_ratio=None if importance is None else weighed(importance), use_bias_correction_kl=bias_corrected,
-        num_items_in_batch=items,
+        num_items_in_batch=items, sapo_temperature_pos=slope, sapo_temperature_neg=slope_below,
+        **(dict(phi_seq=None if phi is None else weighed(phi)) if kind == "vespo" else {}),
     )[0]  # fmt: skip
     return dict(loss=value) if reduce else dict(losses=value)

@@ -139,3 +139,18 @@ def test_shares_may_be_of_the_rounded_logarithm_of_their_sum(shift: float, monke
     assert not compare_elements(torch.stack([-first * second, second - second * second]), expected, precision).wrong
     exact = math.exp(-3.13) / (1 + math.exp(-3.13)) ** 2
     torch.testing.assert_close(expected.value.tolist(), [-exact, exact], rtol=1e-5, atol=0)
+
+
+def test_sums_that_go_on_from_a_part_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    cumulative = import_formulas("_recurrences", monkeypatch).cumulative
+    s = torch.randn(1, 5, 2, dtype=torch.float64)
+    share, gate, final = cumulative(s, None)
+    torch.testing.assert_close(final[:, 0], s.logsumexp(1))
+    one, two, three = cumulative(s, torch.tensor([0, 2, 2, 5]), s[0, :3].unsqueeze(1))[2].split(1)
+    torch.testing.assert_close(one[:, 0], s[:, [0, 0, 1]].logsumexp(1))
+    torch.testing.assert_close(two[:, 0], s[:, 1])
+    torch.testing.assert_close(three[:, 0], s[:, [2, 2, 3, 4]].logsumexp(1))
+    first = cumulative(s[:, :2], None)
+    rest = cumulative(s[:, 2:], None, first[2])
+    for whole, begin, end in zip((share, gate), first, rest, strict=False):
+        torch.testing.assert_close(whole, torch.cat([begin, end], 1))
