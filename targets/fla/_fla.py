@@ -37,6 +37,7 @@ ELSEWHERE = {
 DEVICE, OLDER = "what another device, its shared memory or another Triton asks for", "the newest release has it"
 COMMON = "what operations share: other operations, and targets of its own, run the rest"
 SERVERS = "servers call the forward by itself for that, and no function that is documented does"
+CHUNKS = "what users call prepares the chunks for what it calls"
 UNREACHED = {
     **dict.fromkeys(
         ("*CONTINUOUS_BATCHING*", "*SPEC_DECODING*", "*INPLACE_FINAL*", "*inplace_final*", "*ssm_state*"), SERVERS
@@ -63,7 +64,9 @@ UNREACHED = {
     "fla/ops/utils/cache.py:*": "tuned configurations are kept where the environment asks for it",
     **dict.fromkeys(("*use_graph*", "*USE_GRAPH*", "fla/ops/utils/graph.py:*"), "there are no graphs of a CPU"),
     **dict.fromkeys(("fla/ops/cp/*:*", "*cp_context*"), "sequences spread over devices are not drawn"),
-    "*chunk_indices is None and cu_seqlens*": "what users call prepares the chunks for what it calls",
+    **dict.fromkeys(
+        ("*chunk_indices is None and cu_seqlens*", "*cu_seqlens is not None and chunk_indices is None*"), CHUNKS
+    ),
     "*GATHER_SUPPORTED*": "Triton gathers, whatever the device",
     "*'transpose_state_layout' in kwargs*": "an older name of state_v_first",
     "*'head_first' in kwargs*": "this release refuses it, as no refusal that is known by its kind",

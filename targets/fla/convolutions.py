@@ -44,7 +44,10 @@ def conv_reference(x, weight, bias, residual, initial, activation, keep, ragged,
     x=sequences(D), weight=tensor(D, W), bias=tensor(D) | None, residual=sequences(D) | None,
     initial=states(D, W) | None, activation=option(None, "silu"), keep=option(True, False), **RAGGED,
     accumulate="inputs", reference=conv_reference, differentiable=dict(y=sequences(D), final=states(D, W)),
-    unreached={**SHARED, "*HAS_WEIGHT*": WHOLE, "*weight is not None*": WHOLE, "*`backend == 'triton'`*": OTHER},
+    unreached={
+        **SHARED, **dict.fromkeys(("*x.dim() *", "*x.shape[[]-1] != weight*"), "inputs are documented to have three dims"),
+        "*HAS_WEIGHT*": WHOLE, "*weight is not None*": WHOLE, "*`backend == 'triton'`*": OTHER,
+    },
 )  # fmt: skip
 def fla_conv_with_states(x, weight, bias, residual, initial, activation, keep, ragged, ends):
     """A convolution of each channel with what came before, also in the call before."""

@@ -9,9 +9,11 @@ from fuzz import by_option, option, prefix_sums, size, tensor
 FAR = "these levels are of 512 places and more, and the reference takes all pairs of them"
 LEVELS = 9
 """One more than there are binary digits in a place: enough for sequences of up to 256."""
-LEVELS_BEYOND = dict.fromkeys(
-    (*(f"*MAX_LEVEL >= {level}`*" for level in range(3, 12)), *(f"*KV_{level}_*" for level in range(4, 12))), FAR
-)
+LEVELS_BEYOND = {
+    **dict.fromkeys((f"*MAX_LEVEL >= {level}`*" for level in range(3, 12)), FAR),
+    **dict.fromkeys((f"*KV_{level}_*" for level in range(4, 12)), FAR),
+    **dict.fromkeys(("*`MIN_LEVEL <= 1` is never false*", "*`MIN_LEVEL == *"), "levels begin with the first"),
+}
 GOES_ON = dict.fromkeys(
     ("*copy_input_kernel*", "*USE_INITIAL_STATE*", "*initial_state is not None*", "*offsets is not None*"),
     "fla_log_linear_states goes on with states",
@@ -57,7 +59,7 @@ def log_linear_reference(q, k, v, g, scales, ragged, ends, keep, scale):
 @flash(
     q=sequences(G, K), k=sequences(G, K), v=sequences(G * H, V), g=sequences(G * H), scales=sequences(G * H, LEVELS),
     **{**RAGGED, "dims": (H, N)}, keep=option(False, True), scale=option(1.0, None), differentiable=dict(y=sequences(G * H, V)),
-    timeout=300.0, accumulate="inputs", dot="tf32", reference=log_linear_reference,
+    timeout=300.0, accumulate="inputs", dot="tf32", constants=(64, 128), reference=log_linear_reference,
     unreached={**SHARED, **LEVELS_BEYOND, **GOES_ON},
 )  # fmt: skip
 def fla_chunk_log_linear_attn(q, k, v, g, scales, ragged, ends, keep, scale):
@@ -92,7 +94,8 @@ def continued_reference(q, k, v, g, scales, before, ragged, ends_before, ends, k
 @flash(
     q=both(G, K), k=both(G, K), v=both(G * H, V), g=both(G * H), scales=both(G * H, LEVELS), before=BEFORE,
     ragged=option(False, True), ends_before=prefix_sums(N + 1, total=BEFORE), ends=prefix_sums(N + 1, total=AFTER),
-    dims=(H, N, AFTER), keep=option(False, True), scale=option(1.0, None), timeout=300.0, accumulate="inputs", dot="tf32",
+    dims=(H, N, AFTER), keep=option(False, True), scale=option(1.0, None), dtypes=("float32", "bfloat16", "float16"),
+    timeout=300.0, accumulate="inputs", dot="tf32", constants=(64, 128),
     reference=continued_reference,
     unreached={**SHARED, **LEVELS_BEYOND, "*_bwd_*": WITHOUT, "*.backward*": WITHOUT, "*masks *": WITHOUT, "*binary_level*": WITHOUT},
 )  # fmt: skip
