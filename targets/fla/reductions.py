@@ -1,7 +1,7 @@
 """Sums, means, softmax and products of fla-core's utilities. Interesting: rows that are padded, sequences of no place."""
 
 import torch
-from _fla import flash, found, one_dtype, uncompiled
+from _fla import SHARED, flash, found, one_dtype, uncompiled
 from _states import RAGGED, B, H, K, N, T, sequences
 
 from fuzz import by_option, indices, option, prefix_sums, size, tensor
@@ -206,7 +206,8 @@ LONG = by_option("ragged", {False: tensor(B, PLACES, K), True: tensor(1, PLACES,
 
 @flash(
     k=LONG, a=LONG, ka=tensor(K), ragged=option(False, True), ends=prefix_sums(N + 1, total=PLACES), dims=(N,),
-    accumulate="inputs", differentiable=dict(y=LONG),
+    accumulate="inputs", differentiable=dict(y=LONG), constants=(512,),
+    unreached={**SHARED, "*dka_tmp.dim() == 3*": "keys have three dims"},
     reference=lambda k, a, ka, ragged, ends: dict(y=k + k * (a - 1) * ka),
 )  # fmt: skip
 def fla_rwkv7_k_update(k, a, ka, ragged, ends):
