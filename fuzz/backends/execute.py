@@ -226,7 +226,8 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
         raise BackendError(one_line(error)) from None
     if kind == "CompilerTimeout":
         return NotRun(f"this machine is too slow: {one_line(error)}")
-    if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
+    named = kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError")
+    if named or _raised_by_compiler(error):
         return CompileError(one_line(error))
     if SHARED_ELEMENTS in one_line(error) or isinstance(error, REFUSALS) and not _raised_by_triton(error):
         return Rejected(one_line(error))
@@ -241,6 +242,12 @@ def find_raising_line(error: Exception) -> str:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in ("fuzz", "torch", "triton")
     ]
     return frames[-1] if frames else ""
+
+
+def _raised_by_compiler(error: Exception) -> bool:
+    """Whether Triton's compiler ended in an error, such as "PassManager::run failed", whatever its type is."""
+    codes = [(frame.f_globals.get("__name__"), frame.f_code.co_name) for frame, _ in walk_tb(error.__traceback__)]
+    return ("triton.compiler.compiler", "compile") in codes
 
 
 def _raised_by_triton(error: Exception) -> bool:

@@ -102,6 +102,15 @@ def test_what_a_launcher_raises_becomes_an_outcome(error: Exception, kind: type)
     assert isinstance(outcome, kind) and "no" in outcome.message  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("function", "kind"), [("compile", CompileError), ("_init_handles", Raised)])
+def test_what_tritons_compiler_ends_in_is_a_compile_error(function: str, kind: type) -> None:
+    """Not so what is raised where a kernel that compiled is loaded."""
+    compiler: dict[str, Any] = {"__name__": "triton.compiler.compiler"}
+    exec(f"def {function}(): raise RuntimeError('PassManager::run failed')", compiler)
+    outcome = executed(lambda x: compiler[function]())
+    assert isinstance(outcome, kind)
+
+
 def test_an_error_after_which_no_kernel_can_run_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(BACKENDS["cpu"]), "is_fatal", lambda self, error: True)
     with pytest.raises(FatalError) as caught:
