@@ -161,7 +161,8 @@ def ask(question: Question, backend: str, seconds: float, end: float) -> dict[st
     answer = shrink(question, backend, min(seconds, end - time.monotonic()))
     left = end - time.monotonic()
     if answer["ended"] not in DECIDED and "now" in answer and left >= LEAST:
-        answer = shrink(question._replace(now=answer["now"]), backend, min(seconds, left), "--grade")
+        # Where there is no time for a grade, the entry is still where it was shrunk to.
+        answer |= shrink(question._replace(now=answer["now"]), backend, min(seconds, left), "--grade")
     return asked | answer
 
 

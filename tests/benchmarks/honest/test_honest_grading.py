@@ -76,6 +76,15 @@ def test_what_is_graded_is_replayed(folder, monkeypatch, said, ended):
     assert grading.ask(one, "cpu", 60.0, math.inf)["ended"] == ended
 
 
+def test_an_entry_that_was_shrunk_and_not_graded_is_where_it_was_shrunk_to(folder, monkeypatch):
+    first = "corpus/cpu/torch/exp/y-value-a.yaml"
+    moved = first.replace("-a", "-c")
+    answers = [{"ended": "grading was cut off", "now": moved}, {"ended": "its time ended"}]
+    monkeypatch.setattr(grading, "shrink", lambda *_: answers.pop(0))
+    store.keep_grade(grading.ask(grading.Question("exp.py:exp", first, first), "cpu", 60.0, math.inf))
+    assert asked()[-1] == (first, moved)
+
+
 def test_targets_take_turns_and_what_is_graded_is_not_asked_for_again(folder):
     run = {"target": "sin.py:sin", "cases": 9, "kept": []}
     for name in ("y-value-a", "y-value-b", "dx-value-a", "y-sign-a"):
