@@ -108,13 +108,13 @@ def begun_reference(keys, values, turn, begun, **given):
 
 
 def flowed(
-    place, q, k, v, g, delta, beta, readout, q_weight, k_weight, keys, values, turn, begun, ragged, ends, keep, scale
-):
+    place, q, k, v, g, delta, beta, readout, q_weight, k_weight, keys, values, turn, begun, ragged, ends, keep, scale, **more
+):  # fmt: skip
     one_dtype(q, k, v, g, delta, beta, readout, q_weight, k_weight)
     y, final = found(place)(
         q, k, v, gates(g), delta, beta, readout, q_norm_weight=q_weight, k_norm_weight=k_weight, q_norm_eps=EPS,
         k_norm_eps=EPS, scale=scale, initial_state=(keys, values, turn) if begun else None, output_final_state=keep,
-        cu_seqlens=ends if ragged else None,
+        cu_seqlens=ends if ragged else None, **more,
     )  # fmt: skip
     if not keep:
         return dict(y=y)
@@ -128,6 +128,18 @@ def flowed(
 def fla_recurrent_cyclic(q, k, v, **given):
     """Attention over slots on a circle that turns, step by step, which has no backward."""
     return flowed("ops.cyfa:fused_recurrent_cyfa", q, k, v, **given)
+
+
+@flash(
+    **declared(sequences, states), **{**RAGGED, "dims": (N, P)}, level=option(0, 1), dot="tf32",
+    reference=lambda level, g, **given: begun_reference(g=g.detach(), **given),
+    differentiable=dict(
+        y=sequences(H, V), keys_after=states(H, K, 2 * P), values_after=states(H, 2 * P, V), turn_after=states(H)
+    ),
+)  # fmt: skip
+def fla_chunk_cyclic(q, k, v, g, level, **given):
+    """Attention over slots on a circle that turns, in chunks; its gates get no gradient here."""
+    return flowed("ops.cyfa:chunk_cyfa", q, k, v, g.detach(), checkpoint_level=level, **given)
 
 
 def one_place(*dims):

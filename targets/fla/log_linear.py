@@ -2,7 +2,7 @@
 
 import torch
 from _fla import SHARED, flash, found, one_dtype
-from _states import RAGGED, B, H, N, gates, sequences
+from _states import B, H, N, gates
 
 from fuzz import by_option, option, prefix_sums, size, tensor
 
@@ -56,10 +56,19 @@ def log_linear_reference(q, k, v, g, scales, ragged, ends, keep, scale):
     return dict(y=torch.cat(parts, 1))
 
 
+CHUNKS, REST = size("CHUNKS", 0, 3), size("REST", 1, 64)
+T = 64 * CHUNKS + REST
+
+
+def sequences(*dims):
+    """As for other recurrences, but of several chunks in most cases: levels are those of chunks."""
+    return by_option("ragged", {False: tensor(B, T, *dims), True: tensor(1, T, *dims)})
+
+
 @flash(
     q=sequences(G, K), k=sequences(G, K), v=sequences(G * H, V), g=sequences(G * H), scales=sequences(G * H, LEVELS),
-    **{**RAGGED, "dims": (H, N)}, keep=option(False, True), scale=option(1.0, None), differentiable=dict(y=sequences(G * H, V)),
-    timeout=300.0, accumulate="inputs", dot="tf32", constants=(64, 128), reference=log_linear_reference,
+    ragged=option(False, True), ends=prefix_sums(N + 1, total=T), dims=(H, N, CHUNKS, REST), keep=option(False, True), scale=option(1.0, None), differentiable=dict(y=sequences(G * H, V)),
+    timeout=300.0, accumulate="inputs", dot="tf32", reference=log_linear_reference,
     unreached={**SHARED, **LEVELS_BEYOND, **GOES_ON},
 )  # fmt: skip
 def fla_chunk_log_linear_attn(q, k, v, g, scales, ragged, ends, keep, scale):
@@ -71,7 +80,8 @@ def fla_chunk_log_linear_attn(q, k, v, g, scales, ragged, ends, keep, scale):
     return dict(y=y)
 
 
-BEFORE, AFTER = size("BEFORE", 1, 128), size("AFTER", 1, 128)
+AFTER_CHUNKS, AFTER_REST = size("AFTER_CHUNKS", 0, 1), size("AFTER_REST", 1, 64)
+BEFORE, AFTER = size("BEFORE", 1, 128), 64 * AFTER_CHUNKS + AFTER_REST
 BOTH = BEFORE + AFTER
 
 
@@ -94,8 +104,8 @@ def continued_reference(q, k, v, g, scales, before, ragged, ends_before, ends, k
 @flash(
     q=both(G, K), k=both(G, K), v=both(G * H, V), g=both(G * H), scales=both(G * H, LEVELS), before=BEFORE,
     ragged=option(False, True), ends_before=prefix_sums(N + 1, total=BEFORE), ends=prefix_sums(N + 1, total=AFTER),
-    dims=(H, N, AFTER), keep=option(False, True), scale=option(1.0, None), dtypes=("float32", "bfloat16", "float16"),
-    timeout=300.0, accumulate="inputs", dot="tf32", constants=(64, 128),
+    dims=(H, N, AFTER_CHUNKS, AFTER_REST), keep=option(False, True), scale=option(1.0, None), dtypes=("float32", "bfloat16", "float16"),
+    timeout=300.0, accumulate="inputs", dot="tf32",
     reference=continued_reference,
     unreached={**SHARED, **LEVELS_BEYOND, "*_bwd_*": WITHOUT, "*.backward*": WITHOUT, "*masks *": WITHOUT, "*binary_level*": WITHOUT},
 )  # fmt: skip

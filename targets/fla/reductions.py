@@ -200,13 +200,14 @@ def fla_rwkv7_gate_correction(o, r, k, r_k, v, g):
     return dict(y=found("ops.rwkv7.gate_output_correction:gate_output_correction")(o, r, k, r_k, v, g))
 
 
-PLACES = size("PLACES", 1, 1024)
-LONG = by_option("ragged", {False: tensor(B, PLACES, K), True: tensor(1, PLACES, K)})
+LONGER, PLACES = size("LONGER", 0, 1), size("PLACES", 1, 512)
+ALL = 512 * LONGER + PLACES
+LONG = by_option("ragged", {False: tensor(B, ALL, K), True: tensor(1, ALL, K)})
 
 
 @flash(
-    k=LONG, a=LONG, ka=tensor(K), ragged=option(False, True), ends=prefix_sums(N + 1, total=PLACES), dims=(N,),
-    accumulate="inputs", differentiable=dict(y=LONG), constants=(512,),
+    k=LONG, a=LONG, ka=tensor(K), ragged=option(False, True), ends=prefix_sums(N + 1, total=ALL), dims=(N, LONGER, PLACES),
+    accumulate="inputs", differentiable=dict(y=LONG),
     unreached={**SHARED, "*dka_tmp.dim() == 3*": "keys have three dims"},
     reference=lambda k, a, ka, ragged, ends: dict(y=k + k * (a - 1) * ka),
 )  # fmt: skip

@@ -60,6 +60,7 @@ GSA = dict(
     values=states(H, M, V) | None, reference=gsa_reference,
     **{name: value for name, value in STATES.items() if name not in ("initial", "differentiable", "dims")},
 )  # fmt: skip
+ONE = "fla_gsa_step has one place without gradients"
 SEVERAL = "fla_recurrent_gsa has several places, and gradients"
 AFTER = dict(keys_after=states(H, K, M), values_after=states(H, M, V))
 
@@ -83,7 +84,8 @@ def fla_chunk_gsa(level, **given):
 
 
 @flash(
-    q=sequences(H, K), reverse=option(False, True), dims=(N,), **GSA, differentiable=dict(y=sequences(H, V), **AFTER)
+    q=sequences(H, K), reverse=option(False, True), dims=(N,), **GSA, differentiable=dict(y=sequences(H, V), **AFTER),
+    unreached={**SHARED, "*_inference*": ONE, "*needs_input_grad*": ONE, "fla/ops/gsa/gate.py:*": "fla_additive_gate has the rest"},
 )  # fmt: skip
 def fla_recurrent_gsa(**given):
     """Gated slot attention step by step."""

@@ -46,6 +46,14 @@ def test_dims_are_gathered_once_in_the_order_of_the_declaration() -> None:
     assert [dim.name for dim in made.sizes] == ["N", "M", "K"] and made.passed_sizes == {"depth": "K"}
 
 
+def test_constants_may_be_whole_numbers() -> None:
+    made = declare(launcher, x=tensor(N), constants=(64, 0.5))
+    assert [type(number) for number in made.constants] == [float, float]
+    engine = RandomEngine(made, 0)
+    drawn = [engine.propose().plan.last.arguments["x"].values for _ in range(60)]
+    assert any("64" in str(values) for values in drawn)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": tensor(N), "z": tensor(N)}, "no parameter 'z'"),
     ({}, "parameter 'x' of the launcher is not declared"),
