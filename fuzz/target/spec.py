@@ -238,9 +238,8 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True, nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=_options_of(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
-        rejects=rejects or {}, constants=tuple(map(float, constants)), timeout=timeout, seeds=seeds or {},
-        imports=tuple(imports), unreached=unreached or {},
-        assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
+        rejects=rejects or {}, unreached=unreached or {}, constants=tuple(map(float, constants)), timeout=timeout,
+        seeds=seeds or {}, imports=tuple(imports), assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
     _check(declared, arguments)
     return declared
