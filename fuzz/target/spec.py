@@ -231,7 +231,7 @@ def declare(
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
         contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
-        linear=tuple(linear), shifts=tuple(shifts),
+        linear=tuple(linear), shifts=tuple(shifts), imports=tuple(imports),
         batch=_dim_name("batch=", batch) if batch else None,
         rows={output: _dim_name("rows=", row) for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
@@ -239,7 +239,7 @@ def declare(
         deterministic=deterministic is True, nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=_options_of(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
         rejects=rejects or {}, unreached=unreached or {}, constants=tuple(map(float, constants)), timeout=timeout,
-        seeds=seeds or {}, imports=tuple(imports), assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
+        seeds=seeds or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
     _check(declared, arguments)
     return declared
