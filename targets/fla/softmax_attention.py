@@ -66,9 +66,9 @@ def parallax_reference(q, r, k, v, ragged, ends, scale, window):
     def attended(q, r, k, v):
         seen = near(q.shape[1], window, q.device)
         weights = torch.softmax(torch.where(seen, scored(q, k, scale), float("-inf")), -1)
-        moved = weights * scored(r, k, 1.0)
-        share = 1 + moved.sum(-1).transpose(1, 2).unsqueeze(-1)
-        return weighed(weights, v) * share - weighed(moved, v)
+        moves = scored(r, k, 1.0)
+        # The mean of the moves of all keys less that of one: of a single key it is 0, however large it is.
+        return weighed(weights * (1 + ((weights * moves).sum(-1, keepdim=True) - moves)), v)
 
     return dict(y=alone(attended, ends if ragged else None, q, r, k, v))
 
