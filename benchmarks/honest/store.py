@@ -20,6 +20,8 @@ AGREES = "agrees"
 NO_FINDING = (AGREES, UNDECIDED, OLDER)
 DECIDED = ("graded", *NO_FINDING)
 """How questions about an entry end that need not be asked again."""
+GRADE = ("severity", "input_class", "verdict", "message")
+"""Fields of a finding that a grade brings."""
 Row = dict[str, Any]
 _writing = threading.Lock()
 
@@ -69,6 +71,10 @@ def graded_runs(backend: str, name: str) -> list[Row]:
     what is not graded where a grade is known of the same output and symptom.
     """
     runs, grades, said = kept_runs(backend, name), kept_grades(), set[tuple[str, str]]()
+    for one in [one for run in runs for one in run.get("findings", ()) if one.get("severity") and one.get("path")]:
+        # A later run of the target may have graded what an earlier one had no time for.
+        entry = entry_of(one["path"])
+        grades[entry] = {field: one[field] for field in GRADE if field in one} | grades.get(entry, {})
     labels = graded_labels(runs, grades)
     return [_graded(run, grades, labels, said) for run in runs]
 

@@ -105,7 +105,7 @@ def refused(runs: Runs) -> str:
         last = {run["target"]: run for run in found if run["target"] not in ran}
         reasons.update(reason(run.get("error") or run.get("why", "")) for run in last.values())
     if not reasons:
-        return "Every kernel could be run."
+        return "Every kernel had cases."
     lines = ["| kernels that were not run | why |", "|---|---|"]
     return "\n".join(lines + [f"| {count} | {text} |" for text, count in reasons.most_common()])
 

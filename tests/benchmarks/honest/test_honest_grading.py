@@ -112,6 +112,13 @@ def test_what_is_not_graded_is_left_out_where_the_same_is(folder):
     assert [(one["severity"], one["path"]) for one in run["findings"]] == [("high", paths[0]), (None, paths[2])]
 
 
+def test_a_later_run_of_the_target_may_have_graded_a_finding(folder):
+    later = CUT_OFF | {"seen": "known", "severity": "low", "input_class": "extreme", "verdict": "kernel"}
+    store.keep_run("cpu", "torch", {"target": "exp.py:exp", "cases": 9, "findings": [later]})
+    first, _ = store.graded_runs("cpu", "torch")
+    assert [(one["seen"], one["severity"]) for one in first["findings"]] == [("new", "low"), ("new", "low")]
+
+
 TARGET = """
 from fuzz import size, target, tensor
 N = size("N", {low}, 64)
