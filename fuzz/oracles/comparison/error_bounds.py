@@ -18,7 +18,8 @@ from fuzz.reference.envelope import Expected, Precision
 
 
 def output_bounds(exam: Examination) -> Iterator[Outputs]:
-    """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats.
+    """How far each element of the last call's outputs may be from the exact value: whole numbers not at all, or where
+    rounding decides them anywhere.
 
     The bounds of one stage after another up to THOROUGH: they only grow. The first stage is the first one that has been
     evaluated, alone or by screening, if one has.
@@ -32,7 +33,7 @@ def output_bounds(exam: Examination) -> Iterator[Outputs]:
 
 def bound_of_output(expected: Expected, output: torch.Tensor, precision: Precision) -> torch.Tensor:
     """The bound of each element that is expected, on the output's device; replicas may be stacked."""
-    bound = torch.zeros_like(expected.spread)
+    bound = torch.where(expected.spread > 0, math.inf, 0.0)
     if output.is_floating_point():
         bound = error_bounds(expected, named_dtype(DTYPE_NAMES[output.dtype]), precision)[2]
     return bound.to(output.device)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from fuzz import size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dtypes import DTYPES
+from fuzz.model.recipes import exact
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.error_bounds import drifting_places, output_bounds
 from fuzz.oracles.comparison.screening import screen
@@ -56,3 +62,15 @@ def test_bounds_begin_where_screening_ended_and_those_of_unscreened_cases_with_t
         assert all(torch.allclose(one[name], other[name], rtol=1e-6, atol=0, equal_nan=True) for name in one)
     pairs = {name: (output[None] + 1, output[None]) for name, output in alone.outputs.items()}
     assert drifting_places([alone], pairs, [0], lambda bound: bound) == [0]
+
+
+def test_two_runs_may_choose_differently_where_rounding_decides() -> None:
+    def best(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return dict(places=torch.sort(x + 1.0, stable=True).indices.to(torch.int32))
+
+    made = target(x=tensor(size("N", 2, 64)), dtypes=("float32",), reference=best)(best)
+    near_and_far = exact(torch.tensor([0.0, 2.0**-30, 8.0, 9.0]).numpy().view("uint32"), DTYPES["float32"])
+    case = Case("best", (Call({"N": 4}, {"x": Argument(("N",), "float32", near_and_far)}, {}),))
+    exam = Examination(made, best, case, backend("cpu"), run(made, best, case.calls, backend("cpu")))
+    *_, bounds = output_bounds(exam)
+    assert bounds["places"].tolist() == [math.inf, math.inf, 0.0, 0.0]

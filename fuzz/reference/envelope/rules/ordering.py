@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, map_members, wrap_all
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap_all
+from fuzz.reference.envelope.rules.near_ties import exchange_near_ties_
 from fuzz.reference.envelope.rules.reductions import inner_dims
 
 __all__ = ["register"]
 
 SELECTIONS = (
     "amax amin aminmax max.default max.dim min.default min.dim argmax argmin any.default any.dim any.dims all.default "
-    "all.dim all.dims sort.stable argsort.stable kthvalue.default median.default nanmedian.default cummax cummin "
+    "all.dim all.dims kthvalue.default median.default nanmedian.default cummax cummin "
     "count_nonzero msort unique_consecutive"
 )
 
@@ -42,6 +43,28 @@ def selection(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     return wrap_all(mode, func(**given))
 
 
+def stable_sort(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Stable sort and argsort: equal elements stay in their order; what rounding may exchange is exchanged."""
+    out, given = selection(mode, func, args, kwargs), _named(func, args, kwargs)
+    _exchange(mode, out if isinstance(out, tuple) else (out,), args[0], given)
+    return out
+
+
+def _exchange(mode: EnsembleMode, found: tuple[EnsembleTensor, ...], x: EnsembleTensor, given: dict[str, Any]) -> None:
+    """Exchange near ties in (values, indices), or in indices alone, of a sort."""
+    if x.dim() == 0:
+        return
+    dim = inner_dims(given["dim"], x.dim())[0]
+    values, order = x.stacked.movedim(dim, -1), found[-1].stacked.movedim(dim, -1)
+    exchange_near_ties_(mode.noise, order, values, _is_descending(given))
+    if len(found) > 1:
+        found[0].stacked.movedim(dim, -1).copy_(values.gather(-1, order))
+
+
+def _is_descending(given: dict[str, Any]) -> bool:
+    return bool(given.get("largest", True) if "k" in given else given.get("descending", False))
+
+
 def sort_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """topk, and sort and argsort where they are not stable: (values, indices), or indices alone."""
     out, given = selection(mode, func, args, kwargs), _named(func, args, kwargs)
@@ -49,16 +72,16 @@ def sort_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, .
     if x.dim() == 0:
         return out
     dim = inner_dims(given["dim"], x.dim())[0]
-    descending = given.get("largest", True) if "k" in given else given.get("descending", False)
     for rows, last in _ties(mode, x.stacked):
         values = x.stacked[rows]
         turned = values.flip(dim) if last else values
-        order = torch.sort(turned, stable=True, dim=dim, descending=descending).indices
+        order = torch.sort(turned, stable=True, dim=dim, descending=_is_descending(given)).indices
         order = order.narrow(dim, 0, found[-1].stacked.shape[dim])
         order = values.shape[dim] - 1 - order if last else order
         found[-1].stacked[rows] = order
         if len(found) > 1:
             found[0].stacked[rows] = values.gather(dim, order)
+    _exchange(mode, found, x, given)
     return out
 
 
@@ -96,5 +119,6 @@ def _ties(mode: EnsembleMode, stacked: Tensor) -> Iterator[tuple[list[int], bool
 def register() -> None:
     """State the rules of this module."""
     RULES.register(sort_with_free_ties, "topk", "sort.default", "argsort.default")
+    RULES.register(stable_sort, "sort.stable", "argsort.stable")
     RULES.register(pick_with_free_ties, "kthvalue.default", "median.dim", "nanmedian.dim", "mode")
     RULES.register(selection, *SELECTIONS.split())

@@ -104,3 +104,33 @@ def test_replicas_have_their_own_ties() -> None:
     both = evaluate(lambda x: {"y": gate(x)}, {"x": torch.stack([torch.zeros(3, 6), torch.arange(18.0).view(3, 6)])},
                     CPU, replicas=2)["y"]  # fmt: skip
     assert bool((both.spread[0] > 0.4).any()) and float(both.spread[1].max()) < 1e-5
+
+
+ROUNDED = torch.tensor([[0.3, 1.0, 0.2, 0.1, 0.25]])
+"""Beside 2^31 all are the same in float32; by their exact values the second is the first."""
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("members", [20, 80])
+def test_each_of_what_rounding_makes_equal_may_have_any_rank(descending: bool, members: int) -> None:
+    def picked(rank: int, element: int) -> Formula:
+        def formula(x: Tensor) -> Tensor:
+            index = torch.sort(x + 2.0**31, stable=True, descending=descending).indices[..., rank]
+            return (index == element).double()
+
+        return formula
+
+    if members == 80:
+        assert all(spread(picked(rank, place), ROUNDED, members=members)[0] for rank in range(5) for place in range(5))
+    by_place = [spread(picked(rank, rank), ROUNDED, members=members)[0] for rank in range(5)]
+    assert all(by_place)
+
+
+def test_what_rounding_cannot_exchange_keeps_its_rank_beside_what_it_can() -> None:
+    x = torch.tensor([[4096.0, 0.3, 1.0, 0.2, -4096.0]])
+
+    def last_and_first(x: Tensor) -> Tensor:
+        return torch.sort(x + 2.0**31, stable=True).indices[..., [0, 4]]
+
+    assert not bool(spread(last_and_first, x, members=80).any())
+    assert bool(spread(lambda x: torch.topk(x + 2.0**31, 3, -1).indices[..., 1:], x, members=80).isinf().all())
