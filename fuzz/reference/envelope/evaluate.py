@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
 from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
+from fuzz.reference.envelope.noise_loops import measure_spread
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES
 
@@ -235,38 +236,38 @@ def _expected(rows: Tensor, is_reduced: bool, noise: MemberNoise, replicas: int 
         rows = rows.expand(replicas, *rows.shape)
     else:
         rows = rows.view(replicas, noise.count, *rows.shape[1:])
-    value, first = rows[:, :1], noise.first_working
-    uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
-    working, weights = rows[:, first:], None
-    if noise.input_rows and rows.shape[1] > 1:
-        if is_reduced:
-            weights = noise.weights.to(rows.device).view(-1, *(1,) * (rows.dim() - 2))
-        else:
-            working = rows[:, noise.step_rows]
-    spread = _spread(working, value, weights)
-    parts = value.squeeze(1).clone(), spread, uncertain
+    first, members = noise.first_working, rows.shape[1]
+    value, spread = _spread(rows, first, members, noise.weights(is_reduced))
+    ones = torch.ones(first - 1, dtype=torch.float64)
+    uncertain = _spread(rows, 1, min(first, members), ones)[1] if first > 1 else None
     if replicas is not None:
-        return Expected(*parts)
-    return Expected(*(part if part is None else part[0] for part in parts))  # type: ignore[arg-type]
+        return Expected(value, spread, uncertain)
+    return Expected(value[0], spread[0], None if uncertain is None else uncertain[0])
 
 
-def _spread(others: Tensor, value: Tensor, weights: Tensor | None = None) -> Tensor:
-    """max |member - value| of (replicas, members, *S) and (replicas, 1, *S), of shape (replicas, *S).
+def _spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The unperturbed members of (replicas, members, *S), and max |member - value| of those from `first` to `end`.
 
-    0 where all are identical, even inf or NaN; inf where one is unlike it. `weights`, (members, 1, ..), are powers of
-    two by which distances are multiplied.
+    It is 0 where all are identical, even inf or NaN; inf where one is unlike it. `weights` are 0 or powers of two by
+    which distances are multiplied; members of weight 0 do not count.
     """
-    if others.shape[1] == 0:
-        return torch.zeros(value.squeeze(1).shape, dtype=torch.float64, device=value.device)
+    found = measure_spread(rows, first, end, weights) if first < end else None
+    if found is not None:
+        return found
+    first_member, value = rows[:, 0].clone(), rows[:, :1]
+    counted = [number for number, weight in enumerate(weights.tolist()) if weight and first < end]
+    if not counted:
+        return first_member, torch.zeros_like(first_member, dtype=torch.float64)
+    others = rows[:, [first + number for number in counted]]
     if not value.is_floating_point():
-        return torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
-    distance = (others - value).abs_()
-    spread = (distance if weights is None else distance.mul_(weights)).amax(1)
+        return first_member, torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
+    weights = weights[counted].to(rows.device).view(-1, *(1,) * (rows.dim() - 2))
+    spread = (others - value).abs_().mul_(weights).amax(1)
     if not spread.numel() or float(spread.amax()) < math.inf:  # A NaN is not less.
-        return spread
+        return first_member, spread
     equal = (others == value) | (torch.isnan(others) & torch.isnan(value))
     distance = torch.where(equal, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
-    return (distance if weights is None else distance.mul_(weights)).amax(1)
+    return first_member, distance.mul_(weights).amax(1)
 
 
 def merge_members(first: Mapping[str, Expected], second: dict[str, Expected]) -> dict[str, Expected]:

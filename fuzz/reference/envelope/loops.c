@@ -1,5 +1,6 @@
-/* Loops that pass once over memory where torch's operations take a pass each, with the same bits: they perturb all
-   members of a stack, as MemberNoise does, and compare outputs with their bounds, as compare_elements does. */
+/* Loops that pass once over memory where operations of torch and numpy take a pass each, with the same bits: they
+   perturb all members of a stack, as MemberNoise does, measure how far members lie from the unperturbed one and what
+   sums in float32 lose, and compare outputs with their bounds, as compare_elements does. */
 typedef long long i64;
 
 /* Members of each replica, those before `first_working` measure float64; a pool of noise has `stride` doubles a member,
@@ -56,17 +57,20 @@ __attribute__((visibility("default"))) void round_members(
         }
 }
 
+/* `loses`, `strays` and `ranged` are constants: a loop that asks for a pointer each time is not vectorised. */
 static inline __attribute__((always_inline)) void add_to_row(
     double *restrict t, const double *restrict amplitude, const double *restrict sum_error, const double *restrict tiny,
-    const double *restrict relative, i64 count, const struct scales *by, double up, double down, int loses, int ranged)
+    const double *restrict relative, i64 count, struct scales by, double up, double down, int loses, int strays,
+    int ranged)
 {
     for (i64 n = 0; n < count; n++) {
         const double given = amplitude[n], size = given - given == 0 ? given : 0;
         double x = t[n];
         if (ranged) x += size * up * 0;
-        if (loses) x = ADD_PRODUCT(x, by->tiny * (size > by->eta ? by->eta : size), tiny[n]);
-        if (by->factor) x = ADD_PRODUCT(x, by->factor * size, relative[n]);
-        if (sum_error) x = ADD_PRODUCT(x, by->sum_error * sum_error[n], relative[n]);
+        if (loses) x = ADD_PRODUCT(x, by.tiny * (size > by.eta ? by.eta : size), tiny[n]);
+        const double moved = ADD_PRODUCT(x, by.factor * size, relative[n]);
+        x = by.factor ? moved : x;
+        if (strays) x = ADD_PRODUCT(x, by.sum_error * sum_error[n], relative[n]);
         t[n] = ranged ? x * up * down : x;
     }
 }
@@ -76,20 +80,25 @@ __attribute__((visibility("default"))) void add_errors(
     const struct members *all, double *stack, i64 size, const double *amplitude, const double *sum_error,
     const double *tiny, const double *relative, double eta, double tiny_scale, double factor, double stray_scale)
 {
-    const struct scales all_scales = {eta, tiny_scale, factor, stray_scale}, *by = &all_scales;
+    const struct scales by = {eta, tiny_scale, factor, stray_scale};
+    const double up = all->up, down = all->down;
     for (i64 replica = 0; replica < all->replicas; replica++)
         for (i64 member = 0; member < all->members; member++) {
             const i64 row = (replica * all->members + member) * size;
             const double *r = relative + member * all->stride, *z = tiny ? tiny + member * all->stride : 0;
-            const int ranged = all->up && member >= all->first_working;
+            const int ranged = up && member >= all->first_working;
             for (i64 start = 0; start < size; start += all->span) {
                 const i64 rest = size - start, count = rest < all->span ? rest : all->span;
                 double *t = stack + row + start;
                 const double *a = amplitude + row + start, *s = sum_error ? sum_error + replica * size + start : 0;
-                if (z && ranged) add_to_row(t, a, s, z, r, count, by, all->up, all->down, 1, 1);
-                else if (z) add_to_row(t, a, s, z, r, count, by, 0, 0, 1, 0);
-                else if (ranged) add_to_row(t, a, s, 0, r, count, by, all->up, all->down, 0, 1);
-                else add_to_row(t, a, s, 0, r, count, by, 0, 0, 0, 0);
+                if (z && s && ranged) add_to_row(t, a, s, z, r, count, by, up, down, 1, 1, 1);
+                else if (z && s) add_to_row(t, a, s, z, r, count, by, up, down, 1, 1, 0);
+                else if (z && ranged) add_to_row(t, a, 0, z, r, count, by, up, down, 1, 0, 1);
+                else if (z) add_to_row(t, a, 0, z, r, count, by, up, down, 1, 0, 0);
+                else if (s && ranged) add_to_row(t, a, s, 0, r, count, by, up, down, 0, 1, 1);
+                else if (s) add_to_row(t, a, s, 0, r, count, by, up, down, 0, 1, 0);
+                else if (ranged) add_to_row(t, a, 0, 0, r, count, by, up, down, 0, 0, 1);
+                else add_to_row(t, a, 0, 0, r, count, by, up, down, 0, 0, 0);
             }
         }
 }
@@ -187,4 +196,122 @@ __attribute__((visibility("default"))) i64 compare(
         small += own[n] * coarse > __builtin_fabs(out[n]);
     }
     return beyond ? -1 : small;
+}
+
+/* Copies the unperturbed member of each replica, and writes how far at most the members from `first` to before `end` lie
+   from it, each distance times the member's weight; members of weight 0 do not count. Returns whether all distances are
+   finite; where one is not, what is written means nothing. */
+__attribute__((visibility("default"))) int measure_spread(
+    const double *rows, i64 replicas, i64 members, i64 size, i64 first, i64 end, const double *weights,
+    double *restrict value, double *restrict spread)
+{
+    int is_finite = 1;
+    for (i64 replica = 0; replica < replicas; replica++) {
+        const double *given = rows + replica * members * size;
+        double *v = value + replica * size, *s = spread + replica * size;
+        for (i64 n = 0; n < size; n++) v[n] = given[n], s[n] = 0;
+        for (i64 member = first; member < end; member++) {
+            const double *row = given + member * size, weight = weights[member - first];
+            i64 beyond = 0;
+            for (i64 n = 0; n < size && weight; n++) {
+                const double distance = __builtin_fabs(row[n] - given[n]), counted = distance * weight;
+                beyond |= !(distance < __builtin_inf());
+                s[n] = counted > s[n] ? counted : s[n];
+            }
+            if (beyond) is_finite = 0;
+        }
+    }
+    return is_finite;
+}
+
+/* Adds up `count` rows of `lanes` numbers, in place: what remains of the second half to the first, again and again. */
+static inline __attribute__((always_inline)) void fold(double *rows, i64 count, i64 lanes)
+{
+    while (count > 1) {
+        const i64 half = count / 2;
+        double *restrict low = rows;
+        const double *restrict high = rows + (count - half) * lanes;
+        for (i64 n = 0; n < half * lanes; n++) low[n] += high[n];
+        count -= half;
+    }
+}
+
+/* Raises `found` to how far sums are off whose additions lose `lost`, (count, lanes), which is consumed. */
+static inline __attribute__((always_inline)) void take_walk(
+    double *restrict lost, double *restrict squares, i64 count, i64 lanes, double deviations, double *restrict found)
+{
+    for (i64 n = 0; n < count * lanes; n++) {
+        const double one = lost[n] - lost[n] == 0 ? lost[n] : 0;
+        lost[n] = one, squares[n] = one * one;
+    }
+    fold(lost, count, lanes);
+    fold(squares, count, lanes);
+    for (i64 lane = 0; lane < lanes; lane++) {
+        const double size = __builtin_fabs(lost[lane]) + deviations * __builtin_sqrt(squares[lane]);
+        found[lane] = size > found[lane] ? size : found[lane];
+    }
+}
+
+/* What each addition loses: of terms in sequence, every one `lanes` numbers behind the last or before it. */
+static inline __attribute__((always_inline)) void lose_in_sequence(
+    const float *terms, i64 count, i64 step, i64 lanes, double *restrict lost)
+{
+    float sums[LINES];
+    for (i64 lane = 0; lane < lanes; lane++) sums[lane] = terms[lane];
+    for (i64 n = 1; n < count; n++)
+        for (i64 lane = 0; lane < lanes; lane++) {
+            const float left = sums[lane], right = terms[n * step + lane], sum = left + right;
+            lost[(n - 1) * lanes + lane] = sum - ((double)left + right);
+            sums[lane] = sum;
+        }
+}
+
+/* The same of terms in a tree, which are consumed: the second half is added to the first, again and again. */
+static inline __attribute__((always_inline)) void lose_in_tree(
+    float *terms, i64 count, i64 lanes, double *restrict lost)
+{
+    while (count > 1) {
+        const i64 kept = (count + 1) / 2, added = count - kept;
+        float *restrict low = terms;
+        const float *restrict high = terms + kept * lanes;
+        for (i64 n = 0; n < added * lanes; n++) {
+            const float left = low[n], right = high[n], sum = left + right;
+            lost[n] = sum - ((double)left + right);
+            low[n] = sum;
+        }
+        lost += added * lanes;
+        count = kept;
+    }
+}
+
+static inline __attribute__((always_inline)) void measure_sums(
+    const double *given, i64 count, i64 sums, i64 step, i64 apart, i64 lanes, double deviations, double *scratch,
+    double *found)
+{
+    double *lost = scratch, *squares = lost + count * lanes;
+    float *terms = (float *)(squares + count * lanes);
+    double walks[LINES] = {0};
+    for (i64 n = 0; n < count; n++)
+        for (i64 lane = 0; lane < lanes; lane++)
+            terms[n * lanes + lane] = lane < sums ? given[n * step + lane * apart] : 0;
+    lose_in_sequence(terms, count, lanes, lanes, lost);
+    take_walk(lost, squares, count - 1, lanes, deviations, walks);
+    lose_in_sequence(terms + (count - 1) * lanes, count, -lanes, lanes, lost);
+    take_walk(lost, squares, count - 1, lanes, deviations, walks);
+    lose_in_tree(terms, count, lanes, lost);
+    take_walk(lost, squares, count - 1, lanes, deviations, walks);
+    for (i64 lane = 0; lane < lanes && lane < sums; lane++) found[lane] = walks[lane];
+}
+
+/* How far sums in float32 of `count` > 1 terms are off in any order, as error_magnitudes does, several sums at a time.
+   The terms of a sum are `step` numbers behind each other, the sums `apart`; `scratch` has room for 20 numbers a term. */
+__attribute__((visibility("default"))) void measure_sum_errors(
+    const double *terms, i64 count, i64 sums, i64 step, i64 apart, double deviations, double *scratch, double *found)
+{
+    enum { TOGETHER = 8, FEW_TERMS = 4096 };
+    i64 sum = 0;
+    for (; sum < sums && count <= FEW_TERMS; sum += TOGETHER)
+        measure_sums(terms + sum * apart, count, sums - sum, step, apart, TOGETHER, deviations, scratch, found + sum);
+    for (; sum < sums; sum++)
+        measure_sums(terms + sum * apart, count, 1, step, apart, 1, deviations, scratch, found + sum);
 }

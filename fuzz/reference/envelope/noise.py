@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import torch
@@ -62,6 +62,12 @@ def sequential_steps(n: Tensor) -> Tensor:
     The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
     """
     return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
+
+
+@lru_cache(maxsize=64)
+def _weights(ids: tuple[int, ...], is_reduced: bool) -> Tensor:
+    weights = [(1 / SAFETY if is_reduced else 0.0) if perturbs_inputs(i) else 1.0 for i in ids]
+    return torch.tensor(weights, dtype=torch.float64)
 
 
 class MemberNoise:
@@ -257,11 +263,12 @@ class MemberNoise:
         """The members at working precision that perturb steps, not inputs."""
         return [row for row, i in enumerate(self.ids, 1) if i > 0 and row not in self.input_rows]
 
-    @cached_property
-    def weights(self) -> Tensor:
-        """By how much distances count, of the members at working precision, so that `SAFETY` times a weight is 1."""
-        weights = [1 / SAFETY if row in self.input_rows else 1.0 for row in range(self.first_working, self.count)]
-        return torch.tensor(weights, dtype=torch.float64)
+    def weights(self, is_reduced: bool) -> Tensor:
+        """By how much distances of the members at working precision count, so that `SAFETY` times a weight is 1.
+
+        Members that perturb inputs count for what a reduction lies behind.
+        """
+        return _weights(self.ids[self.first_working - 1 :], is_reduced)
 
     def decide_(self, t: Tensor) -> None:
         """Make what members that perturb inputs have decided that which the unperturbed member has."""

@@ -1,4 +1,4 @@
-"""Perturbs all members of a stack in one pass over its memory, by loops in C; torch's operations take a pass each."""
+"""Perturbs and measures all members of a stack in one pass over its memory, by loops in C; torch takes a pass each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
 
-__all__ = ["FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"]
+__all__ = [
+    *("FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"),
+    *("measure_spread", "measure_sum_errors"),
+]
+
+SCRATCH_TERMS, SCRATCH_NUMBERS = 4096, 20
+"""Numbers for each term of a sum that the loops measure several sums of at a time, and the most terms of such a sum."""
 
 
 class MemberLayout(ctypes.Structure):
@@ -88,6 +94,42 @@ class NoiseLoops:
         return True
 
 
+def measure_spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The unperturbed members of (replicas, members, *shape), and how far those from `first` to before `end` lie off.
+
+    Distances are multiplied by `weights` of these members. None where one is not finite, and where torch has to.
+    """
+    loops = compile_loops()
+    if loops is None or not lies_flat(rows):
+        return None
+    replicas, members, *shape = rows.shape
+    value = rows.new_empty((replicas, *shape))
+    spread = torch.empty_like(value)
+    numbers = replicas, members, value.numel() // max(replicas, 1), first, end
+    addresses = weights.data_ptr(), value.data_ptr(), spread.data_ptr()
+    return (value, spread) if loops.measure_spread(rows.data_ptr(), *numbers, *addresses) else None
+
+
+def measure_sum_errors(terms: Tensor, deviations: float) -> Tensor | None:
+    """How far each sum of terms (size, *shape) is off in any order, (*shape), as `error_magnitudes` says.
+
+    None where that is left to numpy.
+    """
+    loops, (size, *shape) = compile_loops(), terms.shape
+    if loops is None or size < 2 or terms.dtype is not torch.float64 or not terms.is_cpu:
+        return None
+    found = terms.new_empty(shape)
+    sums = found.numel()
+    # As they lie, if that is flat: the terms of a sum side by side, or one term of all sums.
+    is_row = terms.stride(0) == 1
+    flat = (terms.movedim(0, -1) if is_row else terms).contiguous()
+    steps = (1, size) if is_row else (sums, 1)
+    scratch = torch.empty(max(SCRATCH_NUMBERS * min(size, SCRATCH_TERMS), 3 * size), dtype=torch.float64)
+    addresses = scratch.data_ptr(), found.data_ptr()
+    loops.measure_sum_errors(flat.data_ptr(), size, sums, *steps, deviations, *addresses)
+    return found
+
+
 def lies_flat(t: Tensor) -> bool:
     """Whether a loop can walk through a tensor."""
     return t.dtype is torch.float64 and t.is_cpu and t.is_contiguous()
@@ -106,6 +148,10 @@ def compile_loops() -> Any:
     loops.add_errors.argtypes = [address, address, size, *[address] * 4, *[number] * 4]
     loops.perturb_inputs.argtypes = [address, *[size] * 8, ctypes.POINTER(InputChange)]
     loops.compare.argtypes = [*[address] * 4, size, *[number] * 3, ctypes.POINTER(FloatFormat), address, address]
+    loops.measure_spread.argtypes = [address, *[size] * 5, *[address] * 3]
+    loops.measure_spread.restype = ctypes.c_int
+    loops.measure_sum_errors.argtypes = [address, *[size] * 4, number, address, address]
+    loops.measure_sum_errors.restype = None
     loops.compare.restype = size
     loops.round_members.restype = loops.add_errors.restype = loops.perturb_inputs.restype = None
     return loops

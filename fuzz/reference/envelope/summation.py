@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fuzz.reference.envelope.noise_loops import measure_sum_errors
+
 __all__ = [
     *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure", "tree_steps"),
     *("signed_errors", "matmul_errors", "scan_errors", "sum_errors", "error_magnitudes"),
@@ -100,6 +102,10 @@ def _measure(
     terms: Tensor, orders: Callable[[Array], Iterator[Array]], measure: Measure, prefixes: bool = False
 ) -> Tensor:
     """(kinds, *shape) of the sums of terms (size, *shape), or with `prefixes` (kinds, size - 1, *shape)."""
+    if measure is error_magnitudes and not prefixes:
+        by_loop = measure_sum_errors(terms, DEVIATIONS)
+        if by_loop is not None:
+            return by_loop[None]
     flat = terms.detach().cpu().reshape(len(terms), math.prod(terms.shape[1:]))
     # What is added at once lies side by side: one term of all sums, or all terms of one.
     is_wide, plain = flat.shape[1] >= WIDE, torch.contiguous_format

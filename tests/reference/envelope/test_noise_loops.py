@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fuzz.reference.envelope import input_errors, make_precision, noise_loops
+from fuzz.reference.envelope import evaluate, input_errors, make_precision, noise_loops
 from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.summation import error_magnitudes, matmul_errors, sum_errors
 
 WORKING, WITH_FLOAT64 = (1, 2, 3, 9), (-2, -1, 9, 10, 12)
 
@@ -102,3 +103,50 @@ def test_inputs_have_the_bits_of_torch(shape: tuple[int, ...], replicas: int, mo
             patch.setattr(input_errors, "compile_loops", lambda: None)
             by_torch = perturbed(t, ids)
         assert torch.equal(by_loop, by_torch)
+
+
+def evaluated(t: torch.Tensor, replicas: int | None, uncertainty: bool) -> list[torch.Tensor]:
+    """What an evaluation says of an elementwise output, of a sum and of an output that depends on no input."""
+
+    def reference(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        # A sum of numbers that are far apart would be infinite.
+        return dict(moved=x * 1.7, added=(x / 3).clamp(-9, 9).sum(-1), constant=torch.ones(2))
+
+    options = dict(members=6, uncertainty=uncertainty, check_range=False, replicas=replicas)
+    found = evaluate(reference, dict(x=t), make_precision("libm"), **options)
+    parts = [part for one in found.values() for part in (one.value, one.spread, one.uncertainty) if part is not None]
+    return [part.contiguous().view(torch.int64) for part in parts]
+
+
+@pytest.mark.parametrize("uncertainty", [False, True])
+@pytest.mark.parametrize("shape", [(3, 41), (0, 2)])
+def test_spreads_have_the_bits_of_torch(
+    shape: tuple[int, ...], uncertainty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    special = all_magnitudes(3, *shape)
+    for t in (special, special.nan_to_num(1.0, 2.0, -3.0)):
+        for replicas in (None, 3):
+            by_loop = evaluated(t, replicas, uncertainty)
+            with monkeypatch.context() as patch:
+                patch.setattr(noise_loops, "compile_loops", lambda: None)
+                by_torch = evaluated(t, replicas, uncertainty)
+            assert all(torch.equal(*pair) for pair in zip(by_loop, by_torch, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (1, 3), (5, 7), (9, 300), (3, 4097), (2, 3, 5, 7)])
+def test_errors_of_sums_have_the_bits_of_numpy(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    special = all_magnitudes(2, *shape)
+    ordinary = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    every_other = torch.stack([ordinary, special], 1)[:, 0]
+
+    def measured(t: torch.Tensor) -> list[torch.Tensor]:
+        by_dim = [sum_errors(t, dims, error_magnitudes) for dims in ([1], [t.dim() - 1], [1, t.dim() - 1], [0, 1])]
+        return [*by_dim, matmul_errors(t[..., :9, :9], t[..., :9, :9].mT, error_magnitudes)]
+
+    for t in (special, ordinary, every_other, ordinary.transpose(0, 1)):
+        by_loop = measured(t)
+        with monkeypatch.context() as patch:
+            patch.setattr(noise_loops, "compile_loops", lambda: None)
+            by_numpy = measured(t)
+        pairs = zip(by_loop, by_numpy, strict=True)
+        assert all(torch.equal(one.view(torch.int64), other.view(torch.int64)) for one, other in pairs)
