@@ -98,6 +98,8 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         self._written: dict[Place, tuple[Tensor, Recurrence]] = {}
         self._free_picks: dict[int, FreePick] = {}
         self._has_dots = False
+        self.has_exponents = False
+        """Whether some result is an exponential of sums of products."""
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -206,8 +208,8 @@ def _wrapped_in(parts: Iterable[Any]) -> list[EnsembleTensor]:
 
 def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
     """An EnsembleTensor around a stacked tensor, with the strides and offset of one member."""
-    noise = mode.noise
-    if noise.limit is not None and t.numel() > noise.limit:
+    limit = mode.noise.limit
+    if limit is not None and t.numel() > limit:
         raise StackTooLarge
     if t.is_contiguous() and not t.storage_offset():
         e = make_wrapper(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)

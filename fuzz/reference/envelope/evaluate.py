@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
-from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
+from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.noise_loops import measure_spread
+from fuzz.reference.envelope.noise_pools import perturbs_inputs
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES
 
@@ -237,12 +239,22 @@ def _expected(rows: Tensor, is_reduced: bool, noise: MemberNoise, replicas: int 
     else:
         rows = rows.view(replicas, noise.count, *rows.shape[1:])
     first, members = noise.first_working, rows.shape[1]
-    value, spread = _spread(rows, first, members, noise.weights(is_reduced))
+    value, spread = _spread(rows, first, members, _weights(noise.ids[first - 1 :], is_reduced))
     ones = torch.ones(first - 1, dtype=torch.float64)
     uncertain = _spread(rows, 1, min(first, members), ones)[1] if first > 1 else None
     if replicas is not None:
         return Expected(value, spread, uncertain)
     return Expected(value[0], spread[0], None if uncertain is None else uncertain[0])
+
+
+@lru_cache(maxsize=64)
+def _weights(ids: tuple[int, ...], is_reduced: bool) -> Tensor:
+    """By how much distances of these members count: of those that perturb inputs so that `SAFETY` times that is 1.
+
+    These count only for what a reduction lies behind.
+    """
+    weights = [(1 / SAFETY if is_reduced else 0.0) if perturbs_inputs(i) else 1.0 for i in ids]
+    return torch.tensor(weights, dtype=torch.float64)
 
 
 def _spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple[Tensor, Tensor]:

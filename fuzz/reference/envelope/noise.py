@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -33,6 +33,7 @@ SAFETY: Final = 4.0
 """How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
 LOWEST_EXPONENT: Final = 16.0
 """So far below the largest one members meet an exponent that is uncertain: e^-16 is near 2^-24."""
+_TINY: Final = ("tiny", 1.0)
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
 
@@ -62,12 +63,6 @@ def sequential_steps(n: Tensor) -> Tensor:
     The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
     """
     return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
-
-
-@lru_cache(maxsize=64)
-def _weights(ids: tuple[int, ...], is_reduced: bool) -> Tensor:
-    weights = [(1 / SAFETY if is_reduced else 0.0) if perturbs_inputs(i) else 1.0 for i in ids]
-    return torch.tensor(weights, dtype=torch.float64)
 
 
 class MemberNoise:
@@ -263,13 +258,6 @@ class MemberNoise:
         """The members at working precision that perturb steps, not inputs."""
         return [row for row, i in enumerate(self.ids, 1) if i > 0 and row not in self.input_rows]
 
-    def weights(self, is_reduced: bool) -> Tensor:
-        """By how much distances of the members at working precision count, so that `SAFETY` times a weight is 1.
-
-        Members that perturb inputs count for what a reduction lies behind.
-        """
-        return _weights(self.ids[self.first_working - 1 :], is_reduced)
-
     def decide_(self, t: Tensor) -> None:
         """Make what members that perturb inputs have decided that which the unperturbed member has."""
         stack = self.by_replica(t)
@@ -294,8 +282,10 @@ class MemberNoise:
         eta = self._unit()
         if tiny and self.precision.nan_below:
             self.mark_underflow_(t, t)
-        noise = self._pool("factor", factor), self._pool("tiny", 1.0) if tiny else None
-        if not self._loops.round_(t, *noise, self.offset, eta):
+        # Without a call where the pools are known: nearly all operations come here.
+        factors = self._pools.get(("factor", factor)) or self._pool("factor", factor)
+        losses = (self._pools.get(_TINY) or self._pool(*_TINY)) if tiny else None
+        if not self._loops.round_(t, factors, losses, self.offset, eta):
             for row, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
                 if tiny:
                     part.addcmul_(part.clamp(-eta, eta), self._draw("tiny", 1.0, row))

@@ -51,17 +51,18 @@ class NoiseLoops:
         self._members = MemberLayout(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
         self._address = ctypes.addressof(self._members)
         self._rows = replicas * members
+        self._loops = compile_loops()
 
     def round_(self, t: Tensor, factor: NoisePool, tiny: NoisePool | None, offset: int, eta: float) -> bool:
         """Do all that `MemberNoise.round_` does to the values, with the same bits; False where that is left to torch.
 
         `tiny` is None where nothing underflows.
         """
-        loops = compile_loops()
+        loops = self._loops
         if loops is None or not lies_flat(t):
             return False
         size = t.numel() // self._rows
-        draw = min(size, SPAN)
+        draw = size if size < SPAN else SPAN
         lost = None if tiny is None else tiny.address(offset, draw)
         loops.round_members(self._address, t.data_ptr(), size, factor.address(offset, draw), lost, eta)
         return True
@@ -81,7 +82,7 @@ class NoiseLoops:
         `scales` are the unit of underflow, and by what terms that underflow, the amplitude and `sum_error` are
         multiplied; `tiny` is None where nothing underflows.
         """
-        loops = compile_loops()
+        loops = self._loops
         if loops is None or not (lies_flat(t) and lies_flat(amplitude) and amplitude.shape == t.shape):
             return False
         if sum_error is not None and not lies_flat(sum_error):

@@ -44,9 +44,10 @@ def _rounded_away(value: float) -> bool:
 
 def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
     """Whether an operand is a constant that the kernel has to round."""
-    if type(value) is EnsembleTensor:
+    kind = type(value)
+    if kind is EnsembleTensor or kind is int:
         return False
-    if type(value) is float:
+    if kind is float:
         return mode.noise.precision.u > 2.0**-50 and _rounded_away(value)
     if isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point():
         return is_rounded_constant(mode, float(value))
@@ -65,11 +66,13 @@ def select(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     out = apply_exactly(mode, func, args, kwargs)
     states = [state for x in args[1:] if (state := mode.recurrence_of(x)) is not None and x.shape == out.shape]
     out.recurrence = max(states, key=lambda state: state.steps, default=None)
-    return keep_exponent(out, args[1:])
+    return keep_exponent(mode, out, args[1:])
 
 
-def keep_exponent(out: EnsembleTensor, operands: Iterable[Any]) -> EnsembleTensor:
+def keep_exponent(mode: EnsembleMode, out: EnsembleTensor, operands: Iterable[Any]) -> EnsembleTensor:
     """The result of a selection or product, with the exponent of an operand of its shape that is an exponential."""
+    if not mode.has_exponents:
+        return out
     for x in operands:
         if type(x) is EnsembleTensor and x.exponent is not None and x.shape == out.shape:
             out.exponent = x.exponent
@@ -145,7 +148,7 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
         out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
     if type(x) is EnsembleTensor and not isinstance(y, Tensor):
         out.terms = x.terms
-    return keep_exponent(out, args)
+    return keep_exponent(mode, out, args)
 
 
 @rounds
@@ -188,6 +191,7 @@ def elementary(name: str) -> Callable[..., Any]:
         out = wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
         if name == "exp" and args[0].is_dot:
             out.exponent = operands[0] if args[0].minuend is None else args[0].minuend
+            mode.has_exponents = True
         return out
 
     return rule
@@ -240,7 +244,7 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 def masked_fill(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_fill: a selection."""
     x, mask, value = align(args, mode.noise.rows)
-    return keep_exponent(wrap(mode, torch.where(mask, value, x).to(x.dtype)), args)
+    return keep_exponent(mode, wrap(mode, torch.where(mask, value, x).to(x.dtype)), args)
 
 
 def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
