@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 import uvicorn
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fuzz.errors import UsageError
@@ -25,8 +27,43 @@ READ_SECONDS = 30.0
 """Seconds in which a client must have read something of a response that waits for it."""
 MAX_CONNECTIONS = 200
 """Connections at once; one more takes the place of one that waits for a request."""
+ROOM_SECONDS = 2.0
+"""Seconds in which a request waits until fewer are being answered. Those whose clients have gone end in that time."""
 SAFE_METHODS = ("GET", "HEAD")
 """Requests that change nothing, so that one which nobody waits for needs no answer."""
+CLOSE = {"Connection": "close"}
+
+
+class LimitedApp:
+    """Answers as many requests at once as there may be connections; as many more wait, and further ones are refused."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif await self._enter():
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._room.release()
+        else:
+            await PlainTextResponse("Service Unavailable", 503, CLOSE)(scope, receive, send)
+
+    async def _enter(self) -> bool:
+        """Waits for room; whether there is some."""
+        if self._waiting >= MAX_CONNECTIONS:
+            return False
+        self._waiting += 1
+        try:
+            with anyio.move_on_after(ROOM_SECONDS):
+                return await self._room.acquire()
+        finally:
+            self._waiting -= 1
+        return False
 
 
 class ConnectionProtocol(H11Protocol):
@@ -46,7 +83,9 @@ class ConnectionProtocol(H11Protocol):
         self._whole_app, self.app = self.app, self._answer
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] not in SAFE_METHODS:
+        if not scope["http_version"].startswith("1."):
+            await PlainTextResponse("Unsupported HTTP version", 400, CLOSE)(scope, receive, send)
+        elif scope["method"] not in SAFE_METHODS:
             await self._whole_app(scope, receive, send)
         elif not self.cycle.disconnected:
             with anyio.CancelScope() as self._scope:
@@ -142,8 +181,8 @@ def run(settings: Settings, version: str, on_listening: Callable[[str], None]) -
 
 def make_server(app: FastAPI) -> Server:
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
-        http=ConnectionProtocol, ws="none", limit_concurrency=MAX_CONNECTIONS + 1,
+        LimitedApp(app), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
+        http=ConnectionProtocol, ws="none",
     )  # fmt: skip
     return Server(config, app.state.ending)
 

@@ -101,6 +101,41 @@ def test_connections_that_wait_make_room_for_one_more(
         assert [status(port) for _ in range(3)] == [200] * 3
 
 
+def test_a_request_waits_until_fewer_are_answered_and_is_refused_where_that_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
+    app, begun, gate = FastAPI(), list[str](), threading.Event()
+    app.state.ending = threading.Event()
+
+    @app.get("/login")
+    async def answer() -> None: ...
+
+    @app.get("/wait")
+    async def wait() -> None:
+        begun.append("")
+        while not gate.is_set():
+            await asyncio.sleep(0.02)
+
+    with served(app) as port, ExitStack() as stack:
+        for count in (1, 2):
+            connect(stack, port, b"GET /wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            wait_for(lambda count=count: len(begun) == count)
+        monkeypatch.setattr(connections, "ROOM_SECONDS", 0.1)
+        assert status(port) == 503
+        monkeypatch.setattr(connections, "ROOM_SECONDS", PATIENCE)
+        client = connect(stack, port, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        gate.set()
+        assert client.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(("version", "expected"), [("1.0", 200), ("1.1", 200), ("9.9", 400), ("0.9", 400)])
+def test_other_versions_than_http_1_are_refused(app: FastAPI, version: str, expected: int) -> None:
+    with served(app) as port, ExitStack() as stack:
+        client = connect(stack, port, f"GET /login HTTP/{version}\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        assert client.recv(12) == f"HTTP/1.1 {expected}".encode()
+
+
 def test_requests_whose_clients_have_gone_take_no_room_and_what_they_change_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
