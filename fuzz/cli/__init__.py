@@ -26,6 +26,8 @@ NEW_OBJECTS = 50_000
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
+    if arguments is None:
+        use_utf8()
     gc.set_threshold(NEW_OBJECTS)
     set_up_streams()
     target_code.prepare_with(partial(supervise, complain))
@@ -40,6 +42,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     with suppress(FuzzError):
         prune_cache()
     end_process(code)
+
+
+def use_utf8() -> None:
+    """Starts this Python again in UTF-8 mode where the locale has another encoding, for it and what it starts.
+
+    Names of files, which entries and databases hold as text, are UTF-8; what is printed keeps the locale's encoding.
+    """
+    if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8":
+        return
+    if sys.stderr is not None:
+        os.environ.setdefault("PYTHONIOENCODING", sys.stderr.encoding)
+    os.environ["PYTHONUTF8"] = "1"
+    os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def exit_code(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_what_a_command_cannot_write_or_start_from_is_one_line(tmp_path: Path, c
     done = subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert why in done.stderr and done.stderr.count("\n") == bool(why)
+
+
+def test_names_of_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    """What is printed has the locale's encoding."""
+    (tmp_path / "ядро é").mkdir()
+    entry = next(Path(__file__).parents[2].joinpath("corpus").rglob("*.yaml"))
+    copy = shutil.copy(entry, tmp_path / "ядро é" / "ж.yaml")
+    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    line = [sys.executable, "-m", "fuzz"]
+    for command in ([*line, "show", copy], [*line, "replay", f"{copy}x"]):
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        assert done.returncode == (0 if command[-1] == copy else 2), done.stderr
+        assert "rename it" not in done.stderr and done.stderr.isascii() and done.stdout.isascii()
+    assert r"\u044f\u0434\u0440\u043e \xe9/\u0436.yamlx" in done.stderr
 
 
 def test_a_pipe_that_its_reader_has_closed_is_no_reason_to_complain() -> None:
