@@ -119,8 +119,8 @@ class Triage:
             bug.triggers = (EARLIER_CALLS,)
         if bug.triggers is None:
             costly = bug.finding.symptom in ("hung", "out-of-memory")
-            agrees = partial(self._agrees, bug)
-            bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, agrees, costly=costly)
+            how = partial(self._agrees, bug), partial(self._shows, bug)
+            bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, *how, costly=costly)
         return bug.triggers
 
     def keep_triggers_of(self, bug: Bug, case: Case) -> None:
@@ -130,7 +130,14 @@ class Triage:
 
     def _agrees(self, bug: Bug, case: Case) -> bool:
         """Whether a case is examined and shows nothing of a bug."""
-        return self.shown_subjects(case, bug.sought, bug.rate, clean=bug.needs_clean_workers) == frozenset()
+        return self._shown(bug, case) == frozenset()
+
+    def _shows(self, bug: Bug, case: Case) -> bool:
+        """Whether a case is examined and shows something of a bug."""
+        return bool(self._shown(bug, case))
+
+    def _shown(self, bug: Bug, case: Case) -> frozenset[Subject] | None:
+        return self.shown_subjects(case, bug.sought, bug.rate, clean=bug.needs_clean_workers)
 
     def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle examines it, not only those of its share."""

@@ -29,6 +29,8 @@ from fuzz.target.spec import Target
 Edit = Callable[[Case], Case]
 Agrees = Callable[[Case], bool]
 """Whether a case runs, and does not show a bug."""
+Shows = Callable[[Case], bool]
+"""Whether a case shows a bug; one that shows another bug instead may neither agree nor show this one."""
 MAX_SIZE, MAX_ELEMENTS = 256, 1 << 16
 """The largest size of a dim, and the elements of the largest case, that are tried in search of triggers."""
 MAX_EDITED = 1 << 18
@@ -64,7 +66,9 @@ def all_hold(triggers: Sequence[Trigger], case: Case) -> bool:
     return bool(triggers) and all(trigger.holds(case) for trigger in triggers)
 
 
-def find_triggers(least: Case, unshrunk: Case, target: Target, agrees: Agrees, *, costly: bool) -> tuple[Trigger, ...]:
+def find_triggers(
+    least: Case, unshrunk: Case, target: Target, agrees: Agrees, shows: Shows, *, costly: bool
+) -> tuple[Trigger, ...]:
     """The triggers of the bug that two cases show. Where a run is `costly`, only departures from defaults are tried.
 
     Of a bug that needs earlier calls that is the only trigger that is looked for: each try takes a new process.
@@ -75,7 +79,7 @@ def find_triggers(least: Case, unshrunk: Case, target: Target, agrees: Agrees, *
         found = [trigger for trigger in departures(least, target) if trigger.is_needed(least, agrees)]
         if not costly:
             for dim in target.sizes:
-                candidates = _size_triggers(least, unshrunk, target, dim, agrees)
+                candidates = _size_triggers(least, unshrunk, target, dim, agrees, shows)
                 found += [one for one in candidates if one.is_needed(unshrunk, agrees)][:1]
             found += [one for name in least.last.tensors for one in _value_triggers(least, name, target, agrees)]
     if unshrunk.key != least.key:
@@ -144,7 +148,9 @@ def _edit_argument(case: Case, target: Target, name: str, change: Callable[[Call
     return make_legal(edited, target) if edited.key != case.key else case
 
 
-def _size_triggers(least: Case, unshrunk: Case, target: Target, dim: Size, agrees: Agrees) -> Iterator[Trigger]:
+def _size_triggers(
+    least: Case, unshrunk: Case, target: Target, dim: Size, agrees: Agrees, shows: Shows
+) -> Iterator[Trigger]:
     """The candidates that other sizes of a dim agree: the largest ones, as powers of two may, and all smaller ones.
 
     Smaller sizes that agree say nothing where all of them are tiny: sums of one or two terms hide most mistakes. Nor
@@ -160,7 +166,7 @@ def _size_triggers(least: Case, unshrunk: Case, target: Target, dim: Size, agree
         @cache
         def shows_at(size: int) -> bool:
             resized = (with_size(target, dim.name, (size,), case) for case in (least, unshrunk))
-            return size == own or not all(agrees(case) for case in resized)
+            return size == own or any(shows(case) for case in resized)
 
         edited = partial(with_size, target, dim.name, tuple(larger))
         yield Trigger(dim.name, edited, lambda case: any(map(shows_at, _sizes_of(case, target, dim.name))))

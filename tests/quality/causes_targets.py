@@ -256,6 +256,17 @@ def odd_sizes(x):
     return {"y": y}
 
 
+@target(x=tensor(N), dtypes=("float32",), reference=double)
+def raises_and_wrong_by_size(x):
+    """Some sizes raise, others have a wrong last element: each mistake is gone at the other's sizes."""
+    y = x * 2
+    if x.numel() % 16 == 6:
+        raise RuntimeError("no such size")
+    if x.numel() % 16 == 5:
+        y[-1] += 1 + y[-1].abs()
+    return {"y": y}
+
+
 @target(x=tensor(N), dtypes=("float32", "float16"), reference=double)
 def overflows_in_half_precision(x):
     """Both what it computes and what it should leave the range of float16, in other elements; not that of float32."""

@@ -126,6 +126,7 @@ SEVERAL = {
     "always_and_early_overflow": [NAN, VALUE],
     "writes_and_returns_an_input": [("mutation", "written")] * 2,
     "always_and_raises": [VALUE, ("fault", "raised RuntimeError")],
+    "raises_and_wrong_by_size": [VALUE, ("fault", "raised RuntimeError")],
     "always_and_option": [VALUE, VALUE],
     "three": [NAN, VALUE, VALUE],
     "two_raises": [("fault", "raised RuntimeError")] * 2,
