@@ -13,7 +13,7 @@ import torch
 
 from fuzz.backends.autodiff import Computation, forward, gradients, make_writable
 from fuzz.backends.base import Backend, Session, portable_path
-from fuzz.backends.guarded_memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison, without_repetition
 from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
@@ -165,9 +165,10 @@ def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
     if target.differentiable:  # A gradient may be the cotangent itself, as that of torch's addition is.
         gradients_of = [f"d{name}" for name in call_run.buffers]
         aliases = [pair for pair in aliases if not (pair[0] in gradients_of and pair[1].startswith("grad "))]
-    unwritten = {name: index for name, output in outputs.items() if (index := find_poison(output)) is not None}
+    stored = {name: without_repetition(output.detach()) for name, output in outputs.items()}
+    unwritten = {name: index for name, output in stored.items() if (index := find_poison(output)) is not None}
     return CallResult(
-        outputs={name: output.detach().clone() for name, output in outputs.items()},
+        outputs={name: output.clone().expand(outputs[name].shape) for name, output in stored.items()},
         accesses=tuple(accesses),
         writes=tuple(writes),
         unwritten=unwritten,

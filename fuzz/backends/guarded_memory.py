@@ -166,6 +166,14 @@ def read_words(tensor: torch.Tensor) -> np.ndarray:
     return _host_words(tensor).reshape(tuple(tensor.shape))
 
 
+def without_repetition(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with one element in each dim of stride 0, whose elements are all one and may be any number."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
 def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare."""
     if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in DTYPE_NAMES:

@@ -202,6 +202,13 @@ def test_outputs_are_copies_that_a_later_call_cannot_change() -> None:
     assert [float(result.outputs["y"][0]) for result in outcome.calls] == [1.0, 2.0, 3.0]
 
 
+def test_an_output_that_repeats_its_elements_takes_no_memory_for_each() -> None:
+    outcome = executed(lambda x: {"y": x[:, None, None].expand(-1, 1 << 20, 1 << 20)})
+    assert isinstance(outcome, Returned)
+    output = outcome.calls[0].outputs["y"]
+    assert output.shape[1:] == (1 << 20, 1 << 20) and output.untyped_storage().nbytes() == 4 * len(output)
+
+
 def test_a_subclass_of_tensors_does_not_hide_what_is_in_memory() -> None:
     class Liar(torch.Tensor):
         @classmethod

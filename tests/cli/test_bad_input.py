@@ -144,6 +144,7 @@ FILES = [
     (TARGET.replace('("float32",)', '("float31",)'), ("unknown dtype 'float31'",)),
     (TARGET.replace(REFERENCE, "reference=lambda x: 1 // 0"), ("its reference fails", "ZeroDivisionError")),
     (TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x[:-1])"), ("output 'y' has shape", "the reference's")),
+    (TARGET.replace("x * 2)", "(x[:1] * 2).expand(1 << 40))"), ("output 'y' has shape (1099511627776,)",)),
     (
         TARGET.replace(REFERENCE, "reference=lambda x: dict(z=2 * x)"),
         ("the launcher returns y; the reference returns z",),
