@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import fuzz
-from fuzz.worker.system import signal_at_parents_end
+from fuzz.worker.system import signal_at_parents_end, use_server_folder
 
 PRELUDE = """
 import sys
@@ -32,6 +32,8 @@ EXIT_SECONDS = 5.0
 """Seconds that a process which has closed its pipe has to end."""
 SECRETS = ("FUZZ_TOKEN",)
 """Variables that the code of others has no business reading."""
+FOLDER_VARIABLE = "FUZZ_PROCESS_FOLDER"
+"""Names the folder of a process that `PipeProcess` starts."""
 Received = tuple[list[bytes], bytes, str]
 """(messages of a process, what it has printed, how it has ended or nothing)."""
 MODULE = "import runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
@@ -91,11 +93,15 @@ class PipeProcess:
     process: subprocess.Popen[bytes]
     pipe: Connection[Any, Any]
     folder: str = ""
-    """A folder that is removed when it is closed, if any."""
+    """Where the server of its workers has its sockets, if any; removed when this is closed, however that ended."""
 
     @classmethod
-    def start(cls, command: tuple[str, ...], *arguments: str, **options: Any) -> PipeProcess:
+    def start(cls, command: tuple[str, ...], *arguments: str, folder: str = "", **options: Any) -> PipeProcess:
         """Starts a command with the number of its end of the pipe, then `arguments`; `options` are Popen's."""
+        with suppress(OSError):
+            # Where the disk takes none the process says so, as it cannot make its own.
+            folder = folder or tempfile.mkdtemp(prefix="fuzz-host-")
+        options["env"] = {**options.get("env", os.environ), FOLDER_VARIABLE: folder}
         ours, theirs = Pipe()
         with theirs:
             process = subprocess.Popen(
@@ -104,7 +110,7 @@ class PipeProcess:
             )  # fmt: skip
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        return cls(process, ours)
+        return cls(process, ours, folder)
 
     @property
     def pid(self) -> int:
@@ -163,17 +169,14 @@ class PipeProcess:
         self.pipe.close()
         if self.process.stdout is not None:
             self.process.stdout.close()
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def start_isolated(command: tuple[str, ...]) -> PipeProcess:
     """Starts a process that runs the code of others: silent, with a folder for its temporary files."""
     folder = tempfile.mkdtemp(prefix="fuzz-isolated-")
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    process = PipeProcess.start(command, env=isolated_environment(folder), **quiet)
-    process.folder = folder
-    return process
+    return PipeProcess.start(command, folder=folder, env=isolated_environment(folder), **quiet)
 
 
 def isolated_environment(folder: str) -> dict[str, str]:
@@ -185,4 +188,6 @@ def connect_to_parent(number: str) -> Connection[Any, Any]:
     """The end of the pipe that a PipeProcess gets, which now ends with the thread that started it."""
     signal_at_parents_end(signal.SIGKILL)
     os.set_inheritable(int(number), False)
+    if folder := os.environ.pop(FOLDER_VARIABLE, ""):
+        use_server_folder(folder)
     return Connection(int(number))

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver, util
+from multiprocessing import current_process, forkserver, util
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from types import ModuleType
@@ -159,6 +159,11 @@ def _memory_limit_files() -> list[Path]:
             elif controllers == "memory":
                 files += [groups / "memory" / group / "memory.limit_in_bytes" for group in above]
     return files
+
+
+def use_server_folder(folder: str) -> None:
+    """Has the server's socket made in a folder that whoever has made it removes; a process that is killed cannot."""
+    vars(current_process())["_config"]["tempdir"] = folder
 
 
 def restore_server_folder() -> None:

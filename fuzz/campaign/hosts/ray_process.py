@@ -45,7 +45,7 @@ class NodeActor:
         """Starts a module of this package; its process's number."""
         # The process ends with the thread that started it, and Ray's threads stay as long as the actor.
         self.process = PipeProcess.start(
-            module_command(module), self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            module_command(module), self.folder, folder=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=isolated_environment(self.folder),
         )  # fmt: skip
         return self.process.pid

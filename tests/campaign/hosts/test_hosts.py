@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -57,3 +58,18 @@ def test_a_host_that_prints_to_a_full_disk_goes_on(tmp_path: Path, monkeypatch: 
     (tmp_path / "host-0.log").symlink_to("/dev/full")
     program = f"import sys\nsys.stdout.write('x' * 100_000)\nsys.stdout.flush()\n{SENDS_READY}"
     assert run_host(program, tmp_path, monkeypatch) == [Ready(), HostDied("exit status 0")]
+
+
+def test_a_host_that_is_killed_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    program = (
+        "import os, signal, sys\nfrom multiprocessing.util import get_temp_dir\n"
+        "from fuzz.worker.python_process import connect_to_parent\n"
+        "pipe = connect_to_parent(sys.argv[1])\nprint(get_temp_dir(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert run_host(program, tmp_path, monkeypatch) == [HostDied("SIGKILL")]
+    assert (tmp_path / "host-0.log").read_text().startswith(str(temporary))
+    assert not list(temporary.iterdir())
