@@ -20,6 +20,7 @@ from fuzz.errors import CorpusError, FuzzError, UsageError
 from fuzz.report.notify import event_document
 from fuzz.worker.clock import boot_id
 
+NO_CASE_RAN = "no case ran before the budget ended"
 HEARTBEAT_SECONDS = 5.0
 """Seconds between two heartbeats in the store."""
 POLL_SECONDS = 0.5
@@ -272,7 +273,7 @@ class Coordinator:
             recorder.put(("heartbeat", campaign, name), remove)
         for index, job in enumerate(self.state.jobs):
             if outcome == "finished" and not job.cases and not job.note:
-                self.state.give_up(index, "no case ran before the budget ended")
+                self.state.give_up(index, NO_CASE_RAN)
             self.state.save_job(index)
         self.state.save_campaign(outcome, self.fatal_error)
         if not recorder.flush(now=True):

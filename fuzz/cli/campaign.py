@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.cli.console import errors, put_json
+from fuzz.cli.console import complain, errors, put_json
 from fuzz.cli.service import require_service_packages
 from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
 from fuzz.model.grade import check_severity, is_at_least
@@ -21,6 +21,9 @@ from fuzz.run.replay import load_target_of
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
     from fuzz.campaign.store import FindingRecord
+
+USAGE = 2
+"""The exit code of a campaign in which nothing ran."""
 
 
 def campaign(
@@ -37,6 +40,7 @@ def campaign(
     ci_files = CiFiles(junit, sarif)
     check_severity(fail_on)
     from fuzz.campaign.config import load_config
+    from fuzz.campaign.coordinator import NO_CASE_RAN
     from fuzz.campaign.result_table import campaign_json, make_table
     from fuzz.campaign.runner import run_campaign
     from fuzz.campaign.store import FindingRecord
@@ -61,7 +65,12 @@ def campaign(
                 f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed"
             )
         found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
-        return int(any(counts(findings[name], fail_on) for name in found))
+        if any(counts(findings[name], fail_on) for name in found):
+            return 1
+        if outcome == "finished" and not state.cases:
+            complain(NO_CASE_RAN)
+            return USAGE
+        return 0
 
 
 def counts(finding: FindingRecord | None, fail_on: str) -> bool:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,7 +20,9 @@ from commands import fuzz
 from processes import join_threads
 
 from fuzz import corpus
+from fuzz.campaign.hosts import hosts
 from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Store
+from fuzz.worker.python_process import PipeProcess
 
 pytestmark = pytest.mark.usefixtures("forked_hosts")
 
@@ -195,6 +199,16 @@ def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only
     result = json.loads(out)
     assert result["state"] == "stopped" and result["cases"] > 0
     assert "nonsense is not installed" in result["targets"][0]["note"]
+
+
+def test_a_campaign_in_which_no_case_ran_has_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host starts, and never takes a request."""
+    silent = partial(PipeProcess.start, ("sleep", "300"))
+    monkeypatch.setattr(hosts, "PipeProcess", SimpleNamespace(start=lambda command, **options: silent(**options)))
+    write_config(tmp_path, "wrong", budget={"time": "1s"})
+    code, result, stderr = run_campaign(tmp_path)
+    assert (code, result["cases"], result["findings"]) == (2, 0, [])
+    assert stderr.splitlines()[-1] == "fuzz: no case ran before the budget ended"
 
 
 def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_path: Path) -> None:
