@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.hosts import Hosts
-from fuzz.campaign.protocol import Beat, HostEvent, Progress, Ready, Request, Slice, SliceDone, Started
+from fuzz.campaign.protocol import HostEvent, HostHeartbeat, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.store import Campaign, Heartbeat, Store
 from fuzz.errors import FuzzError
@@ -152,7 +152,7 @@ class SimulatedHosts(Hosts):
         events, self.waiting = self.waiting, []
         yield from events
         for number, (request, began) in list(self.requests.items()):
-            yield number, Beat()
+            yield number, HostHeartbeat()
             yield from self._progress(number, request, self.clock.monotonic() - began)
         if self.clock.now[0] % 60 < seconds:
             self.samples.samples.append((self.clock.now[0] / self.total, use(os.getpid())))

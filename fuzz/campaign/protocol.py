@@ -71,7 +71,7 @@ class Ready(HostEvent):
     """The host can take a request; its last one has ended."""
 
 
-class Beat(HostEvent):
+class HostHeartbeat(HostEvent):
     """A sign of life, every few seconds."""
 
 

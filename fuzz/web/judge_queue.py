@@ -23,7 +23,7 @@ from fuzz.judge.formats import FLASHINFER
 from fuzz.judge.result.score import CRASHED
 from fuzz.worker.system import process_fields, total_memory
 
-LOOK_SECONDS, BEAT_SECONDS = 2.0, 5.0
+LOOK_SECONDS, HEARTBEAT_SECONDS = 2.0, 5.0
 """Seconds between two looks for work, and between two signs of life of what runs."""
 MAX_SILENCE = 120.0
 """Seconds without a sign of life after which a service on another machine has lost what it was judging."""
@@ -98,14 +98,14 @@ class JudgeQueue:
             if taken.tries > MAX_TRIES:
                 judgement = failure(task, f"{MAX_TRIES} services ended while they judged it", CRASHED)
             else:
-                judgement = host.judge(task, partial(self._beat, taken.id, [time.monotonic()]))
+                judgement = host.judge(task, partial(self._save_heartbeat, taken.id, [time.monotonic()]))
             # Paths of this folder mean nothing to who has sent it.
             cleaned: dict[str, Any] = json.loads(json.dumps(judgement).replace(json.dumps(f"{name}/")[1:-1], ""))
         return cleaned
 
-    def _beat(self, key: str, last: list[float]) -> bool:
+    def _save_heartbeat(self, key: str, last: list[float]) -> bool:
         """Whether to stop; now and then a sign of life."""
-        if time.monotonic() - last[0] > BEAT_SECONDS:
+        if time.monotonic() - last[0] > HEARTBEAT_SECONDS:
             last[0] = time.monotonic()
             self.store.update_submission(key, self.owner, updated=time.time())
         return self.stopped.is_set()

@@ -37,9 +37,9 @@ class Collector:
         yield from self.collect_jobs(names)
         now = time.time(), time.monotonic(), boot_id()
         ages = [
-            ({**names[beat.campaign], "worker": beat.worker, "host": beat.host}, beat.age(*now))
-            for beat in store.read(Heartbeat)
-            if beat.campaign in names
+            ({**names[one.campaign], "worker": one.worker, "host": one.host}, one.age(*now))
+            for one in store.read(Heartbeat)
+            if one.campaign in names
         ]
         yield gauge("fuzz_worker_heartbeat_age_seconds", "Seconds since a worker's last sign of life.", ages)
         counts = [({"status": status}, store.count_findings(status=status)) for status in STATUSES]

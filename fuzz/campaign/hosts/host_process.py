@@ -44,7 +44,7 @@ from fuzz.worker.protocol import ReplicaGroup
 from fuzz.worker.python_process import connect_to_parent
 from fuzz.worker.worker import preload
 
-BEAT_SECONDS = 2.0
+HEARTBEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
 PROGRESS_SECONDS = 0.5
 """Seconds between two events about progress."""
@@ -225,7 +225,7 @@ def handle(request: Request, channel: HostChannel) -> None:
 def main() -> None:
     pipe, *folder = sys.argv[1:]
     channel = HostChannel(connect_to_parent(pipe), Path(folder[0]).resolve() if folder else None)
-    threading.Thread(target=_beat, args=(channel,), daemon=True).start()
+    threading.Thread(target=_send_heartbeats, args=(channel,), daemon=True).start()
     preload("fuzz.server_preload")
     channel.send(protocol.Ready())
     try:
@@ -236,11 +236,11 @@ def main() -> None:
         return
 
 
-def _beat(channel: HostChannel) -> None:
+def _send_heartbeats(channel: HostChannel) -> None:
     while True:
-        time.sleep(BEAT_SECONDS)
+        time.sleep(HEARTBEAT_SECONDS)
         try:
-            channel.send(protocol.Beat())
+            channel.send(protocol.HostHeartbeat())
         except OSError:
             os._exit(1)
 

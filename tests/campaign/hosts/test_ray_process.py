@@ -45,7 +45,7 @@ def wait_for_hosts(process: subprocess.Popen[str], folder: Path) -> None:
     until = time.monotonic() + 120
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
         while True:
-            busy = [beat for beat in store.read(Heartbeat) if beat.state == "busy"]
+            busy = [one for one in store.read(Heartbeat) if one.state == "busy"]
             if len(busy) == 2 and list(folder.glob("corpus/*/*.yaml")):
                 return
             assert process.poll() is None and time.monotonic() < until

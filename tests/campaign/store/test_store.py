@@ -63,14 +63,14 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     lane = Job(
         campaign.id, "t", "", "cpu", "random", 7, 3, 1 << 40, 1, 2.5, 1, cells=("a", "b"), possible=4, note="é'\""
     )
-    beat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
+    heartbeat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
     statistic = Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
-    for record in (lane, beat, statistic):
+    for record in (lane, heartbeat, statistic):
         store.save(record)
     store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
     assert store.find(Campaign, campaign.id) == campaign and store.read(Campaign) == [campaign]
     assert store.read(Job, campaign=campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
-    assert store.read(Heartbeat) == store.read(Heartbeat, campaign=campaign.id) == [beat]
+    assert store.read(Heartbeat) == store.read(Heartbeat, campaign=campaign.id) == [heartbeat]
     (counted,) = store.statistics(campaign.id)
     assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
     assert store.find(FindingRecord, FINDING.id) == replace(FINDING, hits=1)
@@ -176,10 +176,10 @@ def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
 
 
 def test_the_age_of_a_heartbeat_survives_a_clock_that_jumps() -> None:
-    beat = Heartbeat(1, "1", "host", 12, "fuzzing", "t", 3, wall=1e9, ticks=100.0, boot="boot")
-    assert beat.age(wall=2e9, ticks=107.0, boot="boot") == 7.0
-    assert beat.age(wall=1e9 + 3, ticks=5.0, boot="another machine") == 3.0
-    assert beat.age(wall=1e9 - 3, ticks=5.0, boot="") == 0.0
+    heartbeat = Heartbeat(1, "1", "host", 12, "fuzzing", "t", 3, wall=1e9, ticks=100.0, boot="boot")
+    assert heartbeat.age(wall=2e9, ticks=107.0, boot="boot") == 7.0
+    assert heartbeat.age(wall=1e9 + 3, ticks=5.0, boot="another machine") == 3.0
+    assert heartbeat.age(wall=1e9 - 3, ticks=5.0, boot="") == 0.0
 
 
 def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
