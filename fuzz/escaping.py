@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import unicodedata
+from functools import lru_cache
 
 MAX_TEXT = 4096
 """Characters of the longest text of a finding or an entry."""
 UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories that are escaped: controls, invisible formatting, halves of surrogate pairs, separators."""
+UNUSUAL = re.compile(r"[^\x20-\x7e\n\r\t]")
+"""Anything but what a program prints, and lays out, in ASCII."""
 
 
 def printable(text: str) -> str:
@@ -25,6 +29,11 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The text with its line ends, each line printable."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_output(text: str) -> str:
+    """What a program prints: ends of lines, returns and tabs stay, the rest that a terminal would obey is escaped."""
+    return UNUSUAL.sub(lambda found: _escape_unsafe(found[0]), text)
 
 
 def clean_text(text: str, most: int = MAX_TEXT) -> str:
@@ -52,6 +61,7 @@ def shell_quote(text: str) -> str:
     return f"$'{''.join(map(_shell_character, os.fsencode(text)))}'"
 
 
+@lru_cache(1 << 12)
 def _escape_unsafe(character: str) -> str:
     if unicodedata.category(character) not in UNSAFE:
         return character

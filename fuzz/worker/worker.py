@@ -34,6 +34,7 @@ from fuzz.worker.channel import (
     HandlerResponse,
     LastResponse,
 )
+from fuzz.worker.child.output_relay import StandardError
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
@@ -158,7 +159,7 @@ class Worker:
     def _launch(
         self, context: Any, channel: socket.socket, activity: Activity, own: forkserver.ForkServer | None = None
     ) -> Any:
-        arguments = channel, activity, self.handler, self.config
+        arguments = channel, activity, self.handler, self.config, StandardError()
         process = context.Process(target=supervise, args=arguments, daemon=True)
         variables = {**SAFE_PATH, **self.environment}
         with STARTS, without_main(), environment(variables), _forking_from(own):

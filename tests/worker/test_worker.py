@@ -25,6 +25,7 @@ from fuzz.model.recipes import recipe
 from fuzz.worker import worker_process
 from fuzz.worker.activity import FILE, Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
+from fuzz.worker.child.output_relay import StandardError
 from fuzz.worker.child.serve import heartbeat, running
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
@@ -294,6 +295,12 @@ def test_what_a_worker_prints_is_not_a_result(worker: Worker, capfd: pytest.Capt
     assert "noise" not in capfd.readouterr().out
 
 
+def test_what_a_worker_prints_holds_nothing_that_a_terminal_obeys(capfd: pytest.CaptureFixture[str]) -> None:
+    with Worker(HANDLER, None, 8 << 30, 600.0) as worker:
+        worker.call(("print", "\x1b]0;owned\x07 é 10 %\r20 %"))
+    assert capfd.readouterr().err.endswith("\\x1b]0;owned\\x07 é 10 %\r20 %\n")
+
+
 def test_a_worker_does_not_run_the_program_again(worker: Worker) -> None:
     assert worker.call("main") is None
 
@@ -432,7 +439,7 @@ def test_memory_that_is_free_goes_back_to_the_system() -> None:
 def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
     ours, theirs = socket.socketpair()
     activity = Activity()
-    supervisor = CONTEXT.Process(target=supervise, args=(theirs, activity, HANDLER, None))
+    supervisor = CONTEXT.Process(target=supervise, args=(theirs, activity, HANDLER, None, StandardError()))
     supervisor.start()
     theirs.close()
     channel = Channel(ours)

@@ -17,6 +17,7 @@ from multiprocessing import forkserver
 from typing import Any, NoReturn
 
 from fuzz.worker.activity import Activity
+from fuzz.worker.child.output_relay import OutputRelay
 from fuzz.worker.child.serve import serve
 from fuzz.worker.child.target_server import restore_imports
 from fuzz.worker.system import adopt_orphans, children, end_children, signal_at_parents_end
@@ -25,8 +26,10 @@ REAP_MILLISECONDS = 1000
 """How often processes are collected that have ended and that nobody waits for."""
 
 
-def supervise(channel: socket.socket, activity: Activity, handler: str, config: Any) -> NoReturn:
+def supervise(channel: socket.socket, activity: Activity, handler: str, config: Any, destination: int) -> NoReturn:
     """The program of a supervisor's process. `handler` is ``module:function``, which makes the handler from `config`.
+
+    What the worker prints goes to the file `destination`.
 
     It ends with its worker, and ends the worker where the run closes its end of the channel or has ended.
     """
@@ -36,16 +39,19 @@ def supervise(channel: socket.socket, activity: Activity, handler: str, config: 
     adopt_orphans()
     # Where a kernel has stopped this process, it goes on at the end of the run, and ends what is below it.
     signal_at_parents_end(signal.SIGCONT)
-    own = os.getpid()
+    own, output = os.getpid(), OutputRelay(destination)
     with warnings.catch_warnings():
         # No other thread of the server holds anything that the worker needs.
         warnings.simplefilter("ignore", DeprecationWarning)
         worker = os.fork()
     if worker == 0:
+        output.use()
         serve(channel, activity, handler, config, own)
+    output.read_only()
     try:
-        _wait_for_end(worker, channel, activity)
+        _wait_for_end(worker, channel, activity, output)
         activity.status = _end_worker(worker)
+        output.drain()
     finally:
         os._exit(0)
 
@@ -59,8 +65,8 @@ def _leave_the_server() -> None:
         server._forkserver_alive_fd = None
 
 
-def _wait_for_end(worker: int, channel: socket.socket, activity: Activity) -> None:
-    """Waits for the worker's end, or for the run to close its end of the channel.
+def _wait_for_end(worker: int, channel: socket.socket, activity: Activity, output: OutputRelay) -> None:
+    """Waits for the worker's end, or for the run to close its end of the channel; passes on what the worker prints.
 
     Where others were forked from the worker, for the latter alone: what is below this process then are they.
     """
@@ -68,11 +74,14 @@ def _wait_for_end(worker: int, channel: socket.socket, activity: Activity) -> No
     poll.register(end, select.POLLIN)
     poll.register(channel, select.POLLRDHUP)
     while True:
+        output.register(poll)
         ready = [number for number, _ in poll.poll(REAP_MILLISECONDS)]
         if channel.fileno() in ready or (end in ready and not activity.forks):
             return
         if end in ready:
             poll.unregister(end)
+        if not {end, channel.fileno()} & {*ready} and ready:
+            output.forward()
         for orphan in children():
             if orphan != worker:
                 with suppress(ChildProcessError):
