@@ -272,3 +272,10 @@ class CampaignState:
         """The jobs with suspects that are to run."""
         tags = self.suspects.tags()
         return {index for index, job in enumerate(self.jobs) if tag(job) in tags and not job.note}
+
+
+def why_nothing_ran(cases: int, rejected: int) -> str:
+    """What says that a campaign, or one of its jobs, has tried nothing; empty where a launcher took a case."""
+    if not cases:
+        return "no case ran before the budget ended"
+    return f"every one of {cases} cases was refused" if cases == rejected else ""

@@ -40,9 +40,9 @@ def campaign(
     ci_files = CiFiles(junit, sarif)
     check_severity(fail_on)
     from fuzz.campaign.config import load_config
-    from fuzz.campaign.coordinator import NO_CASE_RAN
     from fuzz.campaign.result_table import campaign_json, make_table
     from fuzz.campaign.runner import run_campaign
+    from fuzz.campaign.state import why_nothing_ran
     from fuzz.campaign.store import FindingRecord
 
     # What stops services ends a campaign as Ctrl-C does.
@@ -67,8 +67,9 @@ def campaign(
         found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
         if any(counts(findings[name], fail_on) for name in found):
             return 1
-        if outcome == "finished" and not state.cases:
-            complain(NO_CASE_RAN)
+        why = why_nothing_ran(state.cases, sum(job.rejected for job in state.jobs))
+        if outcome == "finished" and why:
+            complain(why)
             return USAGE
         return 0
 

@@ -143,10 +143,11 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def mark(path: Path, status: str, why: str) -> Entry:
-    """Changes an entry's status, with the reason."""
+    """Changes an entry's status, with the reason. Of a link, the entry that it leads to."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
     read(path)  # before `lock`, which makes a folder that is missing
+    path = path.resolve()
     with lock(path.parent):
         entry = replace(read(path), status=status, why=why)
         write(path, entry)

@@ -12,6 +12,10 @@ OPEN_FILES = tuple(map(Path, ("/dev", "/dev/fd", "/proc/self/fd")))
 """The folders whose names stand for files that are open."""
 
 
+INPUTS = (".py", ".yaml", ".yml")
+"""How files end that declare targets or campaigns, or are entries."""
+
+
 def check_result_path(path: Path | None, option: str) -> None:
     """Raises UsageError where a file cannot be written there, before hours of work end in that."""
     if path is None:
@@ -22,6 +26,8 @@ def check_result_path(path: Path | None, option: str) -> None:
         if not os.access(path, os.W_OK):
             raise UsageError(f"{option} {path} cannot be written")
         return
+    if path.suffix in INPUTS and path.is_file():
+        raise UsageError(f"{option} {path} is a file of yours that no result may replace; give another name")
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):

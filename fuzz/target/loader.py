@@ -90,7 +90,7 @@ def of_library(text: str) -> tuple[Path, str] | None:
             return None
     name = f"{library}_{operation}"
     for path in library_files():
-        if path.parent.name == library and f"\ndef {name}(" in path.read_text(encoding="utf-8"):
+        if path.parent.name == library and f"\ndef {name}(" in path.read_text(encoding="utf-8-sig"):
             return path, name
     raise TargetError(f"unknown target {text!r}; fuzz list tells those of {library}")
 
@@ -114,7 +114,7 @@ def load_module(path: Path) -> ModuleType:
         if name in sys.modules:
             return sys.modules[name]
         try:
-            source = path.read_text(encoding="utf-8")
+            source = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise TargetError(f"cannot read {path}: {one_line(error)}") from None
         if str(path.parent) not in sys.path:
@@ -136,7 +136,7 @@ def load_planted(target: Target, name: str) -> tuple[PlantedBug, Launcher]:
 
 def variant_source(target: Target, planted_bug: PlantedBug | None) -> str:
     """The target's source text with a planted bug's changes; each changed text stands once above the planted bugs."""
-    source = target.path.read_text(encoding="utf-8")
+    source = target.path.read_text(encoding="utf-8-sig")
     if planted_bug is None:
         return source
     start = source.find(f"{target.launcher.__name__}.planted(")

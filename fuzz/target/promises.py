@@ -38,7 +38,7 @@ def _function_name(launcher: Launcher) -> str:
 def _find_keyword(path: Path, function: str, keyword: str) -> tuple[str, int] | None:
     """(value, line) of a keyword in a decorator of the function, or in the only call of the file that has it."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")
         tree = ast.parse(source)
     except (OSError, ValueError, SyntaxError):
         return None

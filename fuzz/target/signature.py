@@ -78,7 +78,7 @@ def read_signature(path: Path, name: str) -> Signature:
 
 def _parse(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_text(encoding="utf-8"))
+        return ast.parse(path.read_text(encoding="utf-8-sig"))
     except SyntaxError as error:
         raise TargetError(f"{path}:{error.lineno}: syntax error: {error.msg}") from None
     except (OSError, ValueError) as error:

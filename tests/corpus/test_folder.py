@@ -285,6 +285,13 @@ def test_mark_changes_the_status_and_nothing_else(entry: Entry, tmp_path: Path) 
     assert corpus.read(path) == replace(entry, status="fixed", why="since 1.2")
 
 
+def test_mark_of_a_link_changes_the_entry_that_it_leads_to(entry: Entry, tmp_path: Path) -> None:
+    path, link = corpus.save_entry(tmp_path, entry), tmp_path / "link.yaml"
+    link.symlink_to(path)
+    corpus.mark(link, "accepted", "known")
+    assert link.is_symlink() and corpus.read(path).status == "accepted"
+
+
 def test_mark_refuses_an_unknown_status(entry: Entry, tmp_path: Path) -> None:
     path = corpus.save_entry(tmp_path, entry)
     with pytest.raises(UsageError, match="'done' is not one of open, fixed, accepted"):

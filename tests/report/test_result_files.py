@@ -48,3 +48,12 @@ def test_a_full_device_is_one_line(tmp_path: Path) -> None:
     check_result_path(link, "--junit")
     with pytest.raises(UsageError, match=r"^cannot write .*full: No space left on device$"):
         write_result(link, "text")
+
+
+@pytest.mark.parametrize("name", ["fuzz_mine.py", "entry.yaml", "campaign.yml"])
+def test_what_a_person_wrote_is_not_replaced_by_a_result(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    check_result_path(path, "--out")
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="no result may replace"):
+        check_result_path(path, "--out")

@@ -84,6 +84,12 @@ def test_a_file_whose_name_is_not_in_the_locales_encoding_is_found(tmp_path: Pat
     assert load(str(write(folder, TEXT))).name == "double"
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    assert load(str(path))(2) == {"y": 4}
+
+
 def test_one_of_several_targets_is_chosen_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, TWO)
     assert load(f"{path}:triple")(2) == {"y": 6}

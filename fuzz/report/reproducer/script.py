@@ -162,7 +162,7 @@ def expression(sources: SourceCollector, target: Target, function: Callable[...,
     positions = [place for place in function.__code__.co_positions() if place[0] == place[1] and None not in place[2:]]
     line, _, first, last = max(positions, key=lambda place: (place[3] or 0) - (place[2] or 0))
     assert line is not None and first is not None and last is not None
-    text = lambda_at(path.read_text(encoding="utf-8"), line, (first, last))
+    text = lambda_at(path.read_text(encoding="utf-8-sig"), line, (first, last))
     free = [used for used in function.__code__.co_names if used in sources.modules[path].defined]
     sources.require(path, free)
     return inspect.cleandoc(text)

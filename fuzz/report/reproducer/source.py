@@ -71,7 +71,7 @@ class SourceCollector:
     def add(self, path: Path, source: str = "") -> Module:
         """The module of a file; `source` is its text where that is not what the file holds."""
         if path not in self.modules:
-            module = Module(source or path.read_text(encoding="utf-8"), path.parent, path.is_relative_to(PACKAGE))
+            module = Module(source or path.read_text(encoding="utf-8-sig"), path.parent, path.is_relative_to(PACKAGE))
             for other in dict.fromkeys(place for place, _ in module.imported_files.values()):
                 self.add(other)
             self.modules[path] = module
@@ -134,7 +134,7 @@ class SourceCollector:
         while pending:
             path = pending.pop()
             if path not in found:
-                found[path] = path.read_text(encoding="utf-8")
+                found[path] = path.read_text(encoding="utf-8-sig")
                 pending += imported_beside(ast.parse(found[path]), path.parent)
         return {path.name: found[path] for path in sorted(found)}
 
