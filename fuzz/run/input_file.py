@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 
 LARGEST_INPUT = 1 << 30
-"""Bytes of the largest file that is read."""
+"""Bytes of the largest file that is read, and of the largest that a compressed one may hold."""
 KINDS = ".pt, .pth, .npz, .json or .yaml"
 
 
@@ -48,6 +49,10 @@ def read_input(path: Path, target: Target) -> Case:
 
 
 def _read(path: Path) -> Any:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST_INPUT:
+                raise UsageError(f"--input {path}: holds more than {LARGEST_INPUT} bytes")
     if path.suffix in (".pt", ".pth"):
         import torch
 

@@ -16,6 +16,7 @@ from fuzz.corpus import codec
 from fuzz.errors import TargetError, UsageError
 from fuzz.model.entry import Entry
 from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
+from fuzz.run import input_file
 from fuzz.run.input_file import read_input
 from fuzz.target.arguments import by_option, option, size, tensor
 from fuzz.target.indices import indices
@@ -164,6 +165,14 @@ def test_a_file_that_holds_no_inputs_is_named(tmp_path: Path, name: str, content
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=message):
         read_input(tmp_path / name, TARGET)
+
+
+def test_a_compressed_file_is_not_unpacked_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_file, "LARGEST_INPUT", 100_000)
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((300, 300), np.float32), ids=IDS.numpy(), vocabulary=10)
+    assert (tmp_path / "a.npz").stat().st_size < 10_000
+    with pytest.raises(UsageError, match="holds more than 100000 bytes"):
+        read_input(tmp_path / "a.npz", TARGET)
 
 
 DOUBLE = """
