@@ -14,7 +14,7 @@ from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestScheduler, WorkerSlot
-from fuzz.campaign.state import CampaignState, RunningSlice, why_nothing_ran
+from fuzz.campaign.state import NO_CASE_RAN, CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
 from fuzz.report.notify import event_document
@@ -271,9 +271,8 @@ class Coordinator:
             remove = partial(self.state.store.remove, Heartbeat, campaign=campaign, worker=name)
             recorder.put(("heartbeat", campaign, name), remove)
         for index, job in enumerate(self.state.jobs):
-            why = why_nothing_ran(job.cases, job.rejected)
-            if outcome == "finished" and why and not job.note:
-                self.state.give_up(index, why)
+            if outcome == "finished" and not job.cases and not job.note:
+                self.state.give_up(index, NO_CASE_RAN)
             self.state.save_job(index)
         self.state.save_campaign(outcome, self.fatal_error)
         if not recorder.flush(now=True):

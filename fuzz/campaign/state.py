@@ -21,6 +21,7 @@ from fuzz.errors import CorpusError
 from fuzz.escaping import shell_quote
 from fuzz.worker.clock import Clock
 
+NO_CASE_RAN = "no case ran before the budget ended"
 SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0
 """Seconds between two writes of where a job stands, and between two of its statistics."""
 
@@ -275,7 +276,7 @@ class CampaignState:
 
 
 def why_nothing_ran(cases: int, rejected: int) -> str:
-    """What says that a campaign, or one of its jobs, has tried nothing; empty where a launcher took a case."""
+    """What says that a campaign has tried nothing; empty where a launcher took a case."""
     if not cases:
-        return "no case ran before the budget ended"
+        return NO_CASE_RAN
     return f"every one of {cases} cases was refused" if cases == rejected else ""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.cli.console import complain, errors, put_json
+from fuzz.cli.console import errors, put_json
 from fuzz.cli.service import require_service_packages
 from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
+from fuzz.errors import UsageError
 from fuzz.model.grade import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
@@ -21,9 +22,6 @@ from fuzz.run.replay import load_target_of
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
     from fuzz.campaign.store import FindingRecord
-
-USAGE = 2
-"""The exit code of a campaign in which nothing ran."""
 
 
 def campaign(
@@ -69,8 +67,7 @@ def campaign(
             return 1
         why = why_nothing_ran(state.cases, sum(job.rejected for job in state.jobs))
         if outcome == "finished" and why:
-            complain(why)
-            return USAGE
+            raise UsageError(why)
         return 0
 
 

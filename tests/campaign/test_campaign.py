@@ -211,17 +211,6 @@ def test_a_campaign_in_which_no_case_ran_has_not_passed(tmp_path: Path, monkeypa
     assert stderr.splitlines()[-1] == "fuzz: no case ran before the budget ended"
 
 
-def test_a_campaign_in_which_every_case_was_refused_has_not_passed(tmp_path: Path) -> None:
-    source = (
-        "from fuzz import size, target, tensor\n\n@target(x=tensor(size('N', 1, 4)), reference=lambda x: dict(y=x))\n"
-    )
-    (tmp_path / "refuses.py").write_text(source + "def f(x):\n    raise ValueError('no')\n")
-    write_config(tmp_path, targets=["refuses.py"], budget={"cases": 40})
-    code, result, stderr = run_campaign(tmp_path)
-    assert (code, result["findings"]) == (2, [])
-    assert stderr.splitlines()[-1] == f"fuzz: every one of {result['cases']} cases was refused"
-
-
 def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
     write_config(tmp_path, targets=["broken.py"])
@@ -229,9 +218,12 @@ def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_pa
     assert code == 2 and "nonsense is not installed" in stderr.splitlines()[-1]
 
 
-def test_a_target_that_refuses_every_case_is_not_given_up(tmp_path: Path) -> None:
+def test_a_target_that_refuses_every_case_is_not_given_up_and_a_campaign_of_it_alone_has_not_passed(
+    tmp_path: Path,
+) -> None:
     write_config(tmp_path, "refuses", budget={"cases": 30})
     code, result, stderr = run_campaign(tmp_path)
-    assert code == 0 and "every case was refused, the last one: " in stderr and "tried again in 30 s" in stderr
+    assert code == 2 and "every case was refused, the last one: " in stderr and "tried again in 30 s" in stderr
+    assert stderr.splitlines()[-1] == f"fuzz: every one of {result['cases']} cases was refused"
     (row,) = result["targets"]
     assert row["cases"] == row["rejected"] >= 30 and row["note"] == ""
