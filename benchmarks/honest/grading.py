@@ -27,14 +27,15 @@ from typing import Any, NamedTuple
 from benchmarks.honest.store import (
     AGREES,
     DECIDED,
-    NO_FINDING,
     OLDER,
     ROOT,
     SETS,
     STORE,
     UNDECIDED,
+    entries,
     entry_of,
     environment,
+    graded_entries,
     graded_labels,
     keep_grade,
     kept_grades,
@@ -107,25 +108,16 @@ def questions(
     return [one for *_, one in sorted(ranked, key=lambda rank: rank[:-1])]
 
 
-def graded_entries(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
+def replays(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
     """The entries of runs that have a grade, from the run or since."""
-    for run in runs:
-        for one in [*run.get("findings", ()), *({"path": path} for path in run.get("kept", ()))]:
-            question = Question.of(run["target"], one.get("path", ""), answers)
-            answer = answers.get(question.entry, {})
-            if (
-                (one | answer).get("severity")
-                and answer.get("ended") not in NO_FINDING
-                and (STORE / question.now).is_file()
-            ):
-                yield question._replace(graded=True)
+    for target, entry, now in graded_entries(runs, answers):
+        if (STORE / now).is_file():
+            yield Question(target, entry, now, answers.get(entry, {}).get("asked", 0), graded=True)
 
 
 def misfits(runs: Sequence[dict[str, Any]], answers: Mapping[str, dict[str, Any]]) -> Iterator[Question]:
     """The entries of runs, graded ones too, whose targets are declared otherwise now."""
-    paths = [(run["target"], one.get("path", "")) for run in runs for one in run.get("findings", ())]
-    paths += [(run["target"], path) for run in runs for path in run.get("kept", ())]
-    for one in dict.fromkeys(Question.of(*each, answers) for each in paths):
+    for one in dict.fromkeys(Question.of(target, each.get("path", ""), answers) for target, each in entries(runs)):
         if answers.get(one.entry, {}).get("ended") != OLDER and (STORE / one.now).is_file() and not fits(one):
             yield one
 
@@ -265,7 +257,7 @@ def main() -> None:
         runs = kept_runs(asked.backend, name)
         for question in misfits(runs, kept_grades()):
             keep_grade({"entry": question.entry, "target": question.target, "now": question.now, "ended": OLDER})
-        replayed = graded_entries(runs, kept_grades()) if asked.again else ()
+        replayed = replays(runs, kept_grades()) if asked.again else ()
         for question in [*replayed, *questions(runs, kept_grades(), asked.again)]:
             queue.put((name, question))
     graded: set[tuple[str, str]] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any
@@ -81,14 +81,23 @@ def graded_runs(backend: str, name: str) -> list[Row]:
 
 def graded_labels(runs: Sequence[Row], grades: Mapping[str, Row]) -> set[tuple[str, str]]:
     """Targets with the outputs and the symptom of what was graded of them."""
-    found = set()
+    return {(target, label_of(each)) for target, *places in graded_entries(runs, grades) for each in places}
+
+
+def graded_entries(runs: Sequence[Row], grades: Mapping[str, Row]) -> Iterator[tuple[str, str, str]]:
+    """What has a grade, from its run or since: the target, the entry as its run named it, and where it is now."""
+    for target, one in entries(runs):
+        entry = entry_of(one.get("path", ""))
+        answer = grades.get(entry, {})
+        if (one | answer).get("severity") and answer.get("ended") not in NO_FINDING:
+            yield target, entry, answer.get("now", entry)
+
+
+def entries(runs: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    """The targets of runs with each finding, and with the path of each case that a run had no time to confirm."""
     for run in runs:
         for one in [*run.get("findings", ()), *({"path": path} for path in run.get("kept", ()))]:
-            entry = entry_of(one.get("path", ""))
-            answer = grades.get(entry, {})
-            if (one | answer).get("severity") and answer.get("ended") not in NO_FINDING:
-                found |= {(run["target"], label_of(each)) for each in (entry, answer.get("now", entry))}
-    return found
+            yield run["target"], one
 
 
 def label_of(entry: str) -> str:

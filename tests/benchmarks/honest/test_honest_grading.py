@@ -70,7 +70,7 @@ def test_what_is_undecided_may_be_asked_for_again(folder):
     ],
 )
 def test_what_is_graded_is_replayed(folder, monkeypatch, said, ended):
-    [one] = grading.graded_entries(store.kept_runs("cpu", "torch"), store.kept_grades())
+    [one] = grading.replays(store.kept_runs("cpu", "torch"), store.kept_grades())
     assert one.entry == "corpus/cpu/torch/exp/y-sign-b.yaml"
     monkeypatch.setattr(grading, "end_of", lambda words, seconds: subprocess.CompletedProcess(words, 1, said, ""))
     assert grading.ask(one, "cpu", 60.0, math.inf)["ended"] == ended
