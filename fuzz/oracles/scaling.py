@@ -186,7 +186,7 @@ def scales_inexactly(
 
 def reverse_rows(exam: Examination) -> tuple[dict[str, int], Callable[[Outputs, Outputs], Pairs]] | None:
     """The axes along which tensors of the plan are reversed, and what pairs outputs then; None below two rows, and
-    where rows cannot be told in every tensor.
+    where not every tensor has rows that can be moved.
     """
     call = exam.plan.last
     rows = call.dims.get(exam.target.batch_dim or "", 1)

@@ -63,7 +63,7 @@ def select_rows(exam: Examination, index: int, arguments: Mapping[str, Any], row
     found = dict(arguments)
     for name, axis in (row_axes(call, batch or "") or {}).items():
         key = COTANGENT + name.removeprefix("grad ") if name.startswith("grad ") else name
-        found[key] = arguments[key].index_select(axis, rows)
+        found[key] = arguments[key].index_select(axis, rows.to(arguments[key].device))
     found.update({name: len(rows) for name, dim in exam.target.passed_sizes.items() if dim == batch})
     return found
 
