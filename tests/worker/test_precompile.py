@@ -118,9 +118,10 @@ def test_a_plan_waits_for_the_process_that_is_at_it_no_longer_than_it_has_patien
         with Precompiler((Worker(f"{__name__}:slow", str(folder), 8 << 30, 600.0),), patience) as precompiler:
             ahead = precompiler.compile_ahead(plans(case, 6))
             next(ahead)
-            while not (folder / "0").exists():
+            first = precompiler.workers[0].current
+            while precompiler.workers[0].current is first:
+                precompiler.submit_plans()
                 time.sleep(0.01)
-            precompiler.submit_plans()
             assert next(ahead)[1] == 1
             assert (folder / "1").exists() == waited
 
