@@ -104,8 +104,9 @@ def found(place: str) -> Any:
 
 
 def takes(place: str, name: str) -> None:
-    """NotImplementedError where a function of this release has no argument of that name: some swallow any by **kwargs."""
-    if name not in inspect.signature(found(place)).parameters:
+    """NotImplementedError where a function has, and documents, no argument of that name: some swallow any by **kwargs."""
+    function = found(place)
+    if name not in inspect.signature(function).parameters and name not in (function.__doc__ or ""):
         raise NotImplementedError(f"this release of fla-core has no argument {name} in {place}")
 
 

@@ -1,6 +1,6 @@
 """What targets of recurrences share: sequences of one length or one after the other, states in and out."""
 
-from _fla import found, takes
+from _fla import documents, found, takes
 
 from fuzz import by_option, option, prefix_sums, size, tensor
 
@@ -53,12 +53,20 @@ def activated(gate, log, shift, bound):
     return -rate * (x.clamp(min=0) + (-x.abs()).exp().log1p())
 
 
+def grouped(place, k, v):
+    """NotImplementedError where several heads of values have the same keys and this release documents no such thing."""
+    if v.shape[2] != k.shape[2]:
+        documents(place, "HV")
+
+
 def carried(place, *inputs, ragged, ends, initial, keep, v_first=False, **given):
     """An operation's outputs, and with `keep` the states that sequences end with, (N, H, K, V) in either layout."""
     if v_first:
-        takes(place, "state_v_first")
         given["state_v_first"] = True
         initial = None if initial is None else initial.transpose(-1, -2)
+    for name, value in given.items():
+        if value is not None and value is not False and name != "chunk_size":  # which only decides how sums are rounded
+            takes(place, name)
     ends = ends if ragged else None
     y, final = found(place)(*inputs, initial_state=initial, output_final_state=keep, cu_seqlens=ends, **given)
     if not keep:

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from _fla import documents, flash, one_dtype, takes
+from _fla import flash, one_dtype
 from _recurrences import CHUNK, delta, low_rank
 from _rows import Unit
-from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
+from _states import QKV, STATES, H, K, N, V, carried, gates, grouped, sequences, states
 
 from fuzz import option, size, tensor
 
@@ -101,6 +101,7 @@ def fla_recurrent_gated_delta_rule(
     one_dtype(q, k, v)
     q, k = short(normed, q, k)
     place = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
+    grouped(place, k, v)
     raw = raw and gate is not None and log is not None
     more = dict(beta=beta if squashed else unit_beta(beta), use_qk_l2norm_in_kernel=normed)
     if squashed and beta is None:
@@ -110,10 +111,7 @@ def fla_recurrent_gated_delta_rule(
         dt_bias=shift if raw else None, use_beta_sigmoid_in_kernel=squashed or None,
         allow_neg_eigval=(squashed and doubled) or None,
     )  # fmt: skip
-    for name, value in asked.items():
-        if value is not None:
-            takes(place, name)
-            more[name] = value
+    more |= {name: value for name, value in asked.items() if value is not None}
     return carried(place, q, k, v, gate if raw else gates(gate), **more, **given)
 
 
@@ -127,6 +125,7 @@ def fla_chunk_gated_delta_rule(q, k, v, gate, beta, normed, chunk, **given):
     q, k = short(normed, q, k)
     more = dict(use_qk_l2norm_in_kernel=normed, chunk_size=chunk)
     place = "ops.gated_delta_rule:chunk_gated_delta_rule"
+    grouped(place, k, v)
     return carried(place, q, k, v, gates(gate), unit_beta(beta), **more, **given)
 
 
@@ -146,8 +145,7 @@ def fla_chunk_gated_delta_rule_wide(**given):
 def combined(place, q, k, v, p, gate, beta, normed, p_first, **given):
     """What a form of the rule with a key of its own to read by gives; that key stands before or behind the values."""
     one_dtype(q, k, v, p)
-    if v.shape[2] != k.shape[2]:
-        documents(place, "HV")
+    grouped(place, k, v)
     q, k = short(normed, q, k)
     p = None if p is None else short(normed, p)[0]
     inputs = (q, k, p, v) if p_first else (q, k, v, p)
@@ -259,10 +257,8 @@ def fla_chunk_dplr(q, k, v, a, b, gate, rwkv7, size, safe, kept, scale, **given)
     q, k, a, b = tame(q, k, a, b)
     gate, place = within(gate.detach(), safe), "ops.generalized_delta_rule:chunk_dplr_delta_rule"
     place = "ops.rwkv7:chunk_rwkv7" if rwkv7 else place
-    for name, value in dict(safe_gate=safe, disable_recompute=kept).items():
-        if value:
-            takes(place, name)
-            given[name] = True
+    given |= dict(safe_gate=True) if safe else {}
+    given |= dict(disable_recompute=True) if kept else {}
     if rwkv7:
         scale = 1.0 if scale is None else scale
         return carried(place, q, gate, k, v, a, b, scale=scale, chunk_size=size, **given)

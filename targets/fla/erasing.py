@@ -3,7 +3,7 @@
 from _fla import SHARED, flash, one_dtype
 from _recurrences import CHUNK, delta
 from _rows import Unit
-from _states import STATES, H, K, N, V, activated, carried, gates, mild, sequences, states, steady
+from _states import STATES, H, K, N, V, activated, carried, gates, grouped, mild, sequences, states, steady
 
 from fuzz import option, size, tensor
 
@@ -42,6 +42,7 @@ def erasing_reference(
 
 def erased(place, q, k, v, gate, erase, write, log, shift, raw, bound, normed, **given):
     one_dtype(q, k, v)
+    grouped(place, k, v)
     if raw and log is None and bound is None:
         raise ValueError("gates without a bound have a rate")
     if raw:

@@ -1,9 +1,9 @@
 """Kimi's delta attention of fla-core, step by step and in chunks. Interesting: gates that kernels compute within bounds."""
 
-from _fla import SHARED, documents, flash, one_dtype, takes
+from _fla import SHARED, flash, one_dtype
 from _recurrences import delta
 from _rows import Unit
-from _states import STATES, H, K, N, V, activated, carried, gates, mild, sequences, states, steady
+from _states import STATES, H, K, N, V, activated, carried, gates, grouped, mild, sequences, states, steady
 
 from fuzz import option, size, tensor
 
@@ -34,18 +34,15 @@ def kda_reference(
 def attended(place, q, k, v, gate, beta, log, shift, raw, bound, squashed, doubled, normed, **given):
     """What a form of the attention gives."""
     one_dtype(q, k, v)
-    if v.shape[2] != k.shape[2]:
-        documents(place, "HV")
+    grouped(place, k, v)
     more = dict(use_qk_l2norm_in_kernel=normed)
     if raw and log is None and bound is None:
         raise ValueError("gates without a bound have a rate")
     if raw:
         more |= dict(use_gate_in_kernel=True, A_log=steady(log), dt_bias=None if shift is None else shift.reshape(-1))
     bound, doubled = (bound if raw else None), squashed and doubled
-    for name, value in dict(use_beta_sigmoid_in_kernel=squashed, allow_neg_eigval=doubled, lower_bound=bound).items():
-        if value:
-            takes(place, name)
-            more[name] = value
+    asked = dict(use_beta_sigmoid_in_kernel=squashed, allow_neg_eigval=doubled, lower_bound=bound)
+    more |= {name: value for name, value in asked.items() if value}
     if not normed:
         q, k = q.clamp(-0.125, 0.125), k.clamp(-0.125, 0.125)
     beta = beta if squashed else beta.abs().clamp(max=1.0)
@@ -73,11 +70,8 @@ def fla_chunk_kda(size, kept, raw, gate, log, shift, **given):
     """Kimi's delta attention in chunks; gates that the kernel computes within bounds go another way."""
     place = "ops.kda:chunk_kda"
     more = dict(disable_recompute=True) if kept else {}
-    for name in more:
-        takes(place, name)
     gate, log, shift = mild(raw, gate, log, shift)
     given |= dict(raw=raw, gate=gate, log=log, shift=shift)
     if raw and given["bound"] is not None:
-        takes(place, "safe_gate")
         more["safe_gate"] = True
     return attended(place, chunk_size=size, **more, **given)
