@@ -4,6 +4,7 @@
     ├── Unadjudicated           no exact value of a reference, and why
     └── UsageError              the caller's input is wrong: exit code 2
         ├── TargetError         a target file, or what it declares
+        │   └── ReferenceFailedError    its reference raises where a case is examined
         ├── BackendError        a backend that is unknown or cannot run here
         ├── CorpusError         a corpus folder or entry
         └── StoreError          a database that cannot be opened, read or written
@@ -35,6 +36,10 @@ class InternalError(Exception):
 
 class TargetError(UsageError):
     """A target that is missing, cannot be loaded, or contradicts itself."""
+
+
+class ReferenceFailedError(TargetError):
+    """A target's reference that raises, in a process in which its launcher may have run before."""
 
 
 class BackendError(UsageError):

@@ -51,10 +51,14 @@ class HandlerResponse:
 
 @dataclass(frozen=True)
 class HandlerFailure:
-    """The last message of a process whose own code raised: a usage error's line, or a traceback."""
+    """The last message of a process whose own code raised: a usage error's line, or a traceback.
+
+    `of_reference` says that the target's reference raised, for which the launcher may be to blame.
+    """
 
     text: str
     usage: bool
+    of_reference: bool = False
 
 
 @dataclass(frozen=True)

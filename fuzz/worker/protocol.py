@@ -105,7 +105,7 @@ class CompareEager:
 
 @dataclass(frozen=True)
 class EvaluateReference:
-    """A request to call the target's reference alone, as for a case. The response is None."""
+    """A request to evaluate the target's reference alone, as for a case. The response is None."""
 
     case: Case
 

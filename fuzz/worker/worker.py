@@ -43,7 +43,7 @@ from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
 from fuzz.worker.python_process import importing_this
 from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
-from fuzz.worker.worker_process import GARBLED, WorkerProcess, raise_own_fault
+from fuzz.worker.worker_process import GARBLED, REFERENCE_FAILED, WorkerProcess, raise_own_fault
 
 CONTEXT = get_context("forkserver")
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
@@ -216,6 +216,9 @@ class Worker:
             child.kill(None, GARBLED)
             return self._replace(child)
         if isinstance(message, HandlerFailure):
+            if message.of_reference and not isinstance(self.current, EvaluateReference):
+                child.kill(None, REFERENCE_FAILED)
+                return self._replace(child)
             self.stop()
             raise UsageError(message.text) if message.usage else InternalError(message.text)
         if isinstance(message, HandlerResponse) and message.number in self.pending:
@@ -305,11 +308,11 @@ class Worker:
 
 
 def report_of_crash(crash: WorkerCrash, case: Case, worker: Worker) -> Report:
-    """The report on a case in which a worker has ended. TargetError where the target's reference ends any worker.
+    """The report on a case in which a worker has ended. TargetError where the target's reference ends or fails any.
 
-    A clean one is asked for that alone, as what a kernel has written astray may end the reference as well.
+    A clean one is asked for that alone, as what a kernel has written astray, or has changed, may do so as well.
     """
-    if crash.targets_code and isinstance(crash.outcome, Died):
+    if crash.targets_code and isinstance(crash.outcome, Died) or crash.outcome == REFERENCE_FAILED:
         with worker.clone() as clean:
             again = clean.call(EvaluateReference(case))
         if isinstance(again, WorkerCrash) and again.targets_code and isinstance(again.outcome, Died):

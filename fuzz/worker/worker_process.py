@@ -24,6 +24,8 @@ END_SECONDS = 5.0
 """Seconds that a supervisor may take to end its worker, before it is killed itself."""
 GARBLED = Died("bytes that its kernel wrote into its channel")
 """The outcome of a worker whose channel holds something else than its messages."""
+REFERENCE_FAILED = Died("an error of the reference, which does not fail in a clean process")
+"""The outcome of a worker whose kernel changed what the reference needs."""
 CHANNEL_FAULTS = {
     CHANNEL_LOST: "a channel that its kernel closed or read from",
     LIMITS_LOWERED: "limits of resources that its kernel lowered",

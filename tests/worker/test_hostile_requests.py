@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
@@ -46,6 +48,15 @@ def make_handler(config: Any) -> Callable[[Any], object]:
 def write_all(data: bytes) -> None:
     for channel in sockets():
         os.write(channel, data)
+
+
+def find_channels(_: object) -> list[str]:
+    """The sockets and pipes of this process, but for its standard streams."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}") if number > 2 else "")
+    return [name for name in found if name.startswith(("socket:", "pipe:"))]
 
 
 def write_then_wait(data: bytes) -> None:
@@ -131,6 +142,15 @@ def forget_modules() -> None:
     sys.meta_path.clear()
 
 
+def replace_functions_of_the_system() -> None:
+    for name in ("_exit", "getpid", "write", "close"):
+        setattr(os, name, forbid)
+
+
+def replace_pickle() -> None:
+    pickle.dumps = pickle.loads = forbid  # type: ignore[assignment]
+
+
 def replace_method() -> None:
     import torch
 
@@ -147,6 +167,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "shut": lambda _: [socket.socket(fileno=os.dup(each)).shutdown(socket.SHUT_RDWR) for each in sockets()],
     "read": lambda _: [os.set_blocking(each, True) or os.read(each, 5) for each in sockets()],
     "wait for nothing": lambda _: [os.set_blocking(each, False) for each in sockets()],
+    "channels": find_channels,
     "exit own": lambda _: os._exit(70),
     "fork": fork_and_return,
     "fork and raise": fork_and_raise,
@@ -164,6 +185,8 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "replace builtins": change_interpreter_and_fail(replace_builtins),
     "forget modules": change_interpreter_and_fail(forget_modules),
     "forbid all": change_interpreter_and_fail(lambda: sys.addaudithook(forbid)),
+    "replace functions of the system": change_interpreter_and_fail(replace_functions_of_the_system),
+    "replace pickle": change_interpreter_and_fail(replace_pickle),
     "replace a method": change_interpreter_and_fail(replace_method),
 }
 
@@ -196,6 +219,11 @@ def test_what_a_kernel_does_to_its_process_is_its_death_alone(
         response = worker.receive(0.05)
         responses += [response] if response else []
     assert responses == [(("echo", 1), 1), (request_, WorkerCrash(outcome)), (("echo", 2), 2), (("echo", 3), 3)]
+
+
+def test_a_worker_holds_no_file_of_the_run_but_its_channel(worker: Worker) -> None:
+    worker.call(("echo", 1))
+    assert len(worker.call("channels")) == 1
 
 
 @pytest.mark.parametrize("action", ["shut", "read"])
@@ -354,7 +382,7 @@ def test_a_failure_under_limits_that_a_kernel_lowered_is_the_kernels(worker: Wor
     assert worker.call(("echo", 1)) == 1
 
 
-@pytest.mark.parametrize("action", ["replace builtins", "forget modules", "forbid all", "replace a method"])
+@pytest.mark.parametrize("action", [name for name in ACTIONS if name.startswith(("replace", "forget", "forbid"))])
 def test_a_failure_after_a_kernel_changed_the_interpreter_is_the_kernels(worker: Worker, action: str) -> None:
     assert crash_outcome(worker, action) == Died("changes that its kernel made to the interpreter")
     assert worker.call(("echo", 1)) == 1

@@ -32,6 +32,7 @@ from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
 from fuzz.worker.worker import CONTEXT, Worker, WorkerCrash, report_of_crash
+from fuzz.worker.worker_process import REFERENCE_FAILED
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -406,6 +407,42 @@ def test_a_reference_that_ends_its_process_is_blamed_where_it_does_so_without_th
                 assert report_of_crash(crash, case, worker) == report_of_outcome(crash.outcome)
                 continue
             with pytest.raises(TargetError, match="^the target's reference ends the process that calls it at {'N': 7}"):
+                report_of_crash(crash, case, worker)
+
+
+FAILS = """
+from fuzz import size, target, tensor
+
+N, CALLED = size("N", 1, 8), []
+
+
+def reference(x):
+    if len(x) == 7 or CALLED:
+        raise RuntimeError("no reference")
+    return dict(y=x * 2)
+
+
+@target(x=tensor(N), dtypes=("float32",), reference=reference)
+def doubles(x):
+    CALLED.extend(range(len(x) // 8))
+    return dict(y=x * 2)
+"""
+
+
+def test_a_reference_that_fails_is_blamed_where_it_does_so_without_the_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "fails.py"
+    path.write_text(FAILS)
+    with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
+        for size in (7, 8):
+            case = Case("doubles", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
+            crash = worker.call(Examine(case))
+            assert crash == WorkerCrash(REFERENCE_FAILED)
+            if size == 8:
+                assert report_of_crash(crash, case, worker) == report_of_outcome(REFERENCE_FAILED)
+                continue
+            with pytest.raises(
+                UsageError, match="^target 'doubles': its reference fails at {'N': 7}: RuntimeError: no"
+            ):
                 report_of_crash(crash, case, worker)
 
 

@@ -7,7 +7,6 @@ the kernel's, and gradients are autograd's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -48,10 +47,9 @@ def compare_eager(exam: Examination, request: CompareEager) -> EagerDeviation | 
 
 
 def evaluate_alone(exam: Examination) -> None:
-    """Calls the reference for each call of a case that did not run; what it raises is reported where a case runs."""
-    for index in range(len(exam.case.calls)):
-        with suppress(Exception):
-            run_eager(exam, index, torch.float64)
+    """Evaluates the reference for each call of a case that did not run. ReferenceFailedError where it fails."""
+    for index in range(len(exam.case.calls) if exam.target.reference is not None else 0):
+        evaluate_reference(exam, index, LAST)
 
 
 def run_eager(exam: Examination, index: int, dtype: torch.dtype) -> Mapping[str, torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.errors import ReferenceFailedError, TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
@@ -159,7 +159,7 @@ def _evaluate(
     except UsageError:
         raise
     except Exception as error:
-        raise TargetError(
+        raise ReferenceFailedError(
             f"target {target.name!r}: its reference fails at {dict(call.dims)}: {one_line(error)}"
         ) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fuzz.backends.guarded_memory import TORCH_DTYPES
-from fuzz.errors import TargetError, one_line
+from fuzz.errors import ReferenceFailedError, TargetError, one_line
 from fuzz.model.dims import resolve
 from fuzz.target.spec import Target
 from fuzz.target_code import REFERENCE, executing
@@ -45,7 +45,7 @@ def noting_reference(target: Target) -> Target:
             try:
                 return function(*arguments, **named)
             except (SystemExit, KeyboardInterrupt) as error:
-                raise TargetError(f"target {target.name!r}: its reference fails: {one_line(error)}") from error
+                raise ReferenceFailedError(f"target {target.name!r}: its reference fails: {one_line(error)}") from error
 
     return replace(target, reference=reference)
 

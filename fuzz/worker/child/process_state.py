@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import io
 import os
+import pickle
 import resource
+import select
 import signal
+import socket
+import struct
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +24,8 @@ LIMITS = (
     resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
 )  # fmt: skip
 
+MODULES = builtins, io, os, pickle, resource, select, signal, socket, struct, sys, threading, time
+"""Modules whose functions a worker calls between two launches."""
 OWN_MODULES = sys.stdlib_module_names | {"fuzz"}
 """The packages whose modules stay what they are. Others put new ones in the place of theirs."""
 
@@ -97,7 +106,8 @@ def _variables() -> Any:
 
 def _namespaces() -> Iterator[Mapping[str, Any]]:
     """What names mean that code of a worker relies on."""
-    yield dict(vars(builtins))
+    for module in MODULES:
+        yield {name: value for name, value in vars(module).items() if callable(value)}
     yield {name: module for name, module in sys.modules.items() if name.partition(".")[0] in OWN_MODULES}
     # A process that has not imported torch runs no kernel.
     if torch := sys.modules.get("torch"):

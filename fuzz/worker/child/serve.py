@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
-from fuzz.errors import UsageError, one_line
+from fuzz.errors import ReferenceFailedError, UsageError, one_line
 from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, PROFILE_START, Activity
 from fuzz.worker.channel import (
     Channel,
@@ -32,6 +32,8 @@ from fuzz.worker.child.process_state import ProcessState
 from fuzz.worker.profile import PROFILE
 from fuzz.worker.system import resident, signal_at_parents_end
 
+END_PROCESS = os._exit
+"""The function that a kernel cannot replace: without it this process would go on where it was forked."""
 TRIM_BYTES = 32 << 20
 """Bytes by which a process may grow before malloc has to give free memory back to the system."""
 TRIM_SECONDS = 0.01
@@ -87,7 +89,7 @@ def serve(channel: socket.socket, activity: Activity, handler: str, config: Any,
     finally:
         with suppress(Exception):
             sys.stdout.flush()
-        os._exit(status & 0xFF)
+        END_PROCESS(status & 0xFF)
 
 
 def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None:
@@ -105,7 +107,17 @@ def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None
     if isinstance(sys.stdout, TextIOWrapper):
         # The process may be killed at any moment.
         sys.stdout.reconfigure(line_buffering=True)
-    close_files_but(channel.fileno(), resource_tracker.getfd() or 0)
+    close_files_but(channel.fileno())
+    _leave_resource_tracker()
+
+
+def _leave_resource_tracker() -> None:
+    """Forgets the process to which the run tells what it shares: what a kernel wrote to that one would end it.
+
+    A kernel that shares something itself starts one of its own.
+    """
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None
 
 
 def close_files_but(*kept: int) -> None:
@@ -146,7 +158,7 @@ def _answer_each(channel: Channel, activity: Activity, handle: Callable[[Any], A
         message = _respond(handle, request)
         if os.getpid() != own:
             # A kernel has forked this process and returned twice: the answer is the worker's own.
-            os._exit(0)
+            END_PROCESS(0)
         changes = state.restore()
         if isinstance(message, HandlerFailure) and changes.limits:
             activity.fault = LIMITS_LOWERED
@@ -186,7 +198,7 @@ def _respond(handle: Callable[[Any], Any], request: HandlerRequest) -> HandlerRe
 def _failure(error: Exception) -> HandlerFailure:
     """The message for an error that is being handled: a worker never swallows one."""
     if isinstance(error, UsageError):
-        return HandlerFailure(one_line(error), usage=True)
+        return HandlerFailure(one_line(error), usage=True, of_reference=isinstance(error, ReferenceFailedError))
     return HandlerFailure(traceback.format_exc(), usage=False)
 
 
