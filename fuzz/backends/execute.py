@@ -79,11 +79,12 @@ def run(
             if completed is not None:
                 completed.append(call_run)
         return Returned(tuple(results))
-    except UsageError:
+    except (UsageError, SystemExit):
         raise
     except InputsDoNotFit as error:
         return error.outcome
-    except Exception as error:
+    except BaseException as error:
+        # Whatever a launcher raises: nothing else interrupts a worker.
         outcome = _inspect_failure(error, backend)
         if backend.is_fatal(error):
             raise FatalError(outcome) from error
@@ -206,7 +207,7 @@ def _without_subclass(value: torch.Tensor) -> torch.Tensor:
         return torch.Tensor.as_subclass(value, torch.Tensor)
 
 
-def _inspect_failure(error: Exception, backend: Backend) -> Outcome:
+def _inspect_failure(error: BaseException, backend: Backend) -> Outcome:
     try:
         return _failure_outcome(error, backend)
     except UsageError:
@@ -215,7 +216,7 @@ def _inspect_failure(error: Exception, backend: Backend) -> Outcome:
         return Raised(clean_text(f"{type(error).__name__}, which cannot be examined: {type(failure).__name__}"))
 
 
-def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
+def _failure_outcome(error: BaseException, backend: Backend) -> Outcome:
     if lacking := describe_shortage(error, backend):
         return NotRun(lacking)
     if is_out_of_memory(error):
@@ -235,7 +236,7 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
     return Raised(one_line(error), find_raising_line(error))
 
 
-def find_raising_line(error: Exception) -> str:
+def find_raising_line(error: BaseException) -> str:
     """file:line of the innermost frame that is neither Triton's, torch's nor of this package; empty without one."""
     frames = [
         f"{portable_path(frame.f_code.co_filename)}:{line}"
@@ -245,13 +246,13 @@ def find_raising_line(error: Exception) -> str:
     return frames[-1] if frames else ""
 
 
-def _raised_by_compiler(error: Exception) -> bool:
+def _raised_by_compiler(error: BaseException) -> bool:
     """Whether Triton's compiler ended in an error, such as "PassManager::run failed", whatever its type is."""
     codes = [(frame.f_globals.get("__name__"), frame.f_code.co_name) for frame, _ in walk_tb(error.__traceback__)]
     return ("triton.compiler.compiler", "compile") in codes
 
 
-def _raised_by_triton(error: Exception) -> bool:
+def _raised_by_triton(error: BaseException) -> bool:
     """Whether Triton or this package raised the error, rather than the launcher or code that it calls."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:

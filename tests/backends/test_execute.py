@@ -93,11 +93,12 @@ class CompilationError(Exception):
     [
         (ValueError("no"), Rejected), (TypeError("no"), Rejected), (NotImplementedError("no"), Rejected),
         (AssertionError("no"), Rejected), (RuntimeError("no"), Raised), (IndexError("no"), Raised),
+        (KeyboardInterrupt("no"), Raised), (GeneratorExit("no"), Raised),
         (MemoryError("no"), OutOfMemory), (torch.OutOfMemoryError("no"), OutOfMemory),
         (CompilationError("no"), CompileError),
     ],
 )  # fmt: skip
-def test_what_a_launcher_raises_becomes_an_outcome(error: Exception, kind: type) -> None:
+def test_what_a_launcher_raises_becomes_an_outcome(error: BaseException, kind: type) -> None:
     outcome = executed(raising(error))
     assert isinstance(outcome, kind) and "no" in outcome.message  # type: ignore[union-attr]
 
