@@ -2,6 +2,7 @@
 
 The command itself executes the file of a target, which may do what every program can: leave, crash, fill the memory, or
 never come to an end. Then its supervisor says so in one line. No process that the command leaves behind outlives it.
+What the file prints goes through the supervisor, which escapes what a terminal would obey.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import mmap
 import os
 import signal
 import struct
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from fuzz import target_code
+from fuzz.worker.child.output_relay import STANDARD_ERROR, OutputRelay
 from fuzz.worker.system import adopt_orphans, end_children, resident, signal_at_parents_end, total_memory
 
 FILE_SECONDS = 120.0
@@ -28,6 +31,8 @@ POLL_SECONDS = 0.1
 """Seconds between two looks at the limits of a file that is executed."""
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 """Signals that others send to the command by the number of this process."""
+STANDARD = 1, STANDARD_ERROR
+"""The streams that a command writes."""
 USAGE = 2
 NO_CODE = -1
 FIELDS = struct.Struct("=iid")
@@ -87,6 +92,7 @@ def supervise(complain: Callable[[str], None]) -> None:
     """
     global NOTE
     note, this = Note(), os.getpid()
+    output = OutputRelay(os.dup(STANDARD_ERROR))
     # To look for garbage would copy what both processes share.
     gc.freeze()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
@@ -97,10 +103,12 @@ def supervise(complain: Callable[[str], None]) -> None:
             os._exit(USAGE)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         NOTE = note
-        target_code.note_with(note.write)
+        target_code.note_with(Diversion(note, output).write)
         return
     adopt_orphans()
-    killed, status = _wait(process, note)
+    output.read_only()
+    killed, status = _wait(process, note, output)
+    output.drain()
     code, which, _, name = note.read()
     end_children()
     if code == NO_CODE:
@@ -109,11 +117,37 @@ def supervise(complain: Callable[[str], None]) -> None:
     os._exit(code)
 
 
-def _wait(process: int, note: Note) -> tuple[str, int]:
+class Diversion:
+    """Has a command print into a relay while it executes a target's code, whatever of that prints."""
+
+    def __init__(self, note: Note, output: OutputRelay) -> None:
+        self._note, self._output = note, output
+        self._kept = [os.dup(number) for number in STANDARD]
+        self._streams = sys.stdout, sys.stderr
+
+    def write(self, which: int, name: str) -> None:
+        """Notes what of a target the command executes from now on, and where it prints."""
+        self._flush()
+        if which:
+            self._streams = sys.stdout, sys.stderr
+            self._output.use(*STANDARD)
+        else:
+            for number, kept in zip(STANDARD, self._kept, strict=True):
+                os.dup2(kept, number)
+            sys.stdout, sys.stderr = self._streams
+        self._note.write(which, name)
+
+    def _flush(self) -> None:
+        for stream in (*self._streams, sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+
+
+def _wait(process: int, note: Note, output: OutputRelay) -> tuple[str, int]:
     """Waits for the end of a command, and ends it where a file exceeds a limit: (that limit if any, its status)."""
     killed, limit, ending_since = "", max(total_memory() // 2, 1 << 30), math.inf
     while True:
-        received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_SECONDS)
+        received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, 0 if output.forward() else POLL_SECONDS)
         # What the terminal sends goes to the command as well.
         if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             os.kill(process, received.si_signo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -54,6 +55,20 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
     assert all(has_ended(pid) for pid in pids)
+
+
+def test_what_a_file_prints_is_escaped_and_no_result(tmp_path: Path) -> None:
+    prints = (
+        "import os, sys, torch\nfrom fuzz import size, target, tensor\n"
+        "print('\\x1b[2J by Python')\nos.system(r\"printf '\\033[2J by a program\\n'\")\nsys.stderr = None\n"
+        "@target(x=tensor(size('N', 1, 9)), dtypes=('float32',), reference=lambda x: dict(y=x * 2))\n"
+        "def double(x):\n    return dict(y=x * 2)\n"
+    )
+    (tmp_path / "mine.py").write_text(prints)
+    done = run_fuzz(tmp_path, "run", "mine.py", "--cases", "1", "--backend", "cpu", "--json")
+    assert (done.returncode, json.loads(done.stdout)["cases"]) == (0, 1), done.stderr
+    assert r"\x1b[2J by Python" in done.stderr and r"\x1b[2J by a program" in done.stderr
+    assert "\x1b" not in done.stderr and "seed 0" in done.stderr
 
 
 def test_a_command_ends_with_its_supervisor_and_as_others_end_it(tmp_path: Path) -> None:

@@ -57,9 +57,10 @@ class OutputRelay:
         self._encoder = codecs.getincrementalencoder(encoding)("backslashreplace")
         self._waiting, self._is_over = b"", False
 
-    def use(self) -> None:
-        """Has this process, the worker, print into it."""
-        os.dup2(self._end, STANDARD_ERROR)
+    def use(self, *streams: int) -> None:
+        """Has this process print into it, what it writes to its standard error or to those streams."""
+        for number in streams or (STANDARD_ERROR,):
+            os.dup2(self._end, number)
 
     def read_only(self) -> None:
         """Lets go of the end that the worker has."""
