@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SPAN = 1 << 48
+"""Elements between the start of a tensor's memory and its last element, at most."""
 KINDS = ("contiguous", "transposed", "padded", "sliced", "strided", "misaligned", "expanded", "huge")
 
 

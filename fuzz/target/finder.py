@@ -24,7 +24,7 @@ def find_targets(text: str) -> list[str]:
     executed, or a folder has no target.
     """
     path = Path(text)
-    if os.path.isdir(path) and not os.path.isfile(BUILT_IN / f"{text}.py"):
+    if text and os.path.isdir(path) and not os.path.isfile(BUILT_IN / f"{text}.py"):
         files = sorted(file for file in _python_files(path) if _count(IMPORT, file))
         found = [f"{file}:{name}" for file in files for name in targets_in(load_module(file.resolve()))]
         if not found:

@@ -16,7 +16,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size, evaluate, names, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import to_bits
-from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
+from fuzz.model.layout import CONTIGUOUS, SPAN, Layout, find_layout
 from fuzz.model.recipes import exact, recipe
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
@@ -172,6 +172,10 @@ def _make_argument(
     layout = described.get("layout", CONTIGUOUS)
     if not layout.fits(len(shape)):
         raise ValueError(f"the layout of {key} does not fit {len(shape)} dims")
+    if min(layout.step - 1, layout.pad, layout.offset, layout.reach) < 0 or layout.offset + layout.span(shape) > SPAN:
+        raise ValueError(
+            f"the layout of {key} has a step below 1, a negative number, or spans more than {SPAN} elements"
+        )
     kind = named_dtype(dtype)
     stored = values.reshape(shape)[tuple(slice(0, n) for n in layout.stored(shape))]
     numbers = stored.astype(np.float64 if kind.is_float else np.int64)

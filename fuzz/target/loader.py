@@ -96,9 +96,13 @@ def of_library(text: str) -> tuple[Path, str] | None:
 
 
 def targets_in(loaded: ModuleType) -> dict[str, Target]:
-    """The targets that a module declares, by name; imported ones are another module's."""
+    """The targets that a module declares, by name; imported ones are another module's. TargetError for a wrong name."""
     values = [value for value in vars(loaded).values() if isinstance(value, Target)]
-    return {value.name: value for value in values if value.launcher.__module__ == loaded.__name__}
+    found = {value.name: value for value in values if value.launcher.__module__ == loaded.__name__}
+    for name in found:
+        if not name.isidentifier():
+            raise TargetError(f"target {name!r}: it names a folder in the corpus, and must be an identifier")
+    return found
 
 
 def module_name(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -290,6 +291,8 @@ def _sizes(
 
 def _check(target: Target, arguments: Mapping[str, object]) -> None:
     where = f"target {target.name!r}"
+    if isinstance(target.timeout, bool | str) or not 0 < target.timeout < math.inf:
+        raise TargetError(f"{where}: timeout is a number of seconds, more than 0, not {target.timeout!r}")
     for key, value in arguments.items():
         if not isinstance(value, TensorArgument | OptionArgument | Size):
             raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
@@ -306,6 +309,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
         raise TargetError(f"{where}: one of its tensors at least, and each cotangent, is never None")
     least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
     for key, tensor_argument in (*target.tensors.items(), *target.cotangents.items()):
+        if not tensor_argument.dtypes:
+            raise TargetError(f"{where}: argument {key!r} has no dtypes, nor has the target")
         try:
             tensor_argument.check(key, least, target.options)
         except TargetError as error:

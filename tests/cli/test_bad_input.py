@@ -61,6 +61,7 @@ ARGUMENTS = [
     (("run", "nonsense"), ("unknown target 'nonsense'", "gelu_bw, layer_norm, layernorm_bw")),
     (("run", "../gelu_bw"), ("target file ../gelu_bw does not exist",)),
     (("run", "x" * 5000), ("unknown target 'xxx",)),
+    (("run", ""), ("unknown target ''",)),
     (("run", "x/" * 2500 + "x.py"), ("target file x/x/", "does not exist")),
     (("run", "nowhere.py"), ("target file nowhere.py does not exist",)),
     (("run", "nowhere.py:name"), ("target file nowhere.py does not exist",)),
@@ -114,6 +115,13 @@ def test_a_backend_that_cannot_run_here() -> None:
 FILES = [
     ("", ("no target in it; decorate a launcher with @target(...)",)),
     ("from fuzz import target as declare\n", ("no target in it",)),
+    (
+        TARGET.replace(REFERENCE, f"name='../../x', {REFERENCE}"),
+        ("target '../../x': it names a folder in the corpus", "an identifier"),
+    ),
+    (TARGET.replace(REFERENCE, f"timeout=float('nan'), {REFERENCE}"), ("timeout is a number of seconds", "not nan")),
+    (TARGET.replace(REFERENCE, f"timeout='x', {REFERENCE}"), ("timeout is a number of seconds, more than 0, not 'x'",)),
+    (TARGET.replace('("float32",)', "()"), ("argument 'x' has no dtypes, nor has the target",)),
     (TARGET + "\nthis is a mistake\n", ("my_target.py:15: syntax error",)),
     (TARGET.replace("import torch\n", "import torch\nimport nowhere_at_all\n"), ("nowhere_at_all is not installed",)),
     (TARGET.replace("import torch\n", "raise SystemExit(0)\n"), ("cannot load", "SystemExit")),

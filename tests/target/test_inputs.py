@@ -102,6 +102,8 @@ def test_arrays_numbers_and_layouts_by_name_are_taken() -> None:
         ({"z": 1}, "names 'z'; there are K, M, V"),
         ({"w": {"numbers": 3}}, "a tensor is a dict of dtype, layout, values"),
         ({"w": {"values": [1, 2, 3], "layout": {"expand": [4]}}}, "the layout of w does not fit 1 dims"),
+        ({"w": {"values": [1, 2, 3], "layout": {"reach": 60}}}, f"or spans more than {1 << 48} elements"),
+        ({"w": {"values": [1, 2, 3], "layout": {"step": 0}}}, "the layout of w has a step below 1"),
         ({"w": {"values": [1, 2, 3], "layout": {"stride": 4}}}, "unexpected keyword argument 'stride'"),
         ({"x": None}, "x is missing"),
         ({"x": torch.zeros(1).expand(1 << 28, 1 << 28)}, "can't allocate memory"),

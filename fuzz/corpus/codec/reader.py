@@ -15,7 +15,7 @@ from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.grade import INPUT_CLASSES, SEVERITIES, Grade, TypicalCase
-from fuzz.model.layout import Layout
+from fuzz.model.layout import SPAN, Layout
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
@@ -25,8 +25,6 @@ ELEMENTS = 1 << 26
 """Stored elements of all tensors of the largest case that is read."""
 LOGICAL_ELEMENTS = 1 << 40
 """Elements of one tensor, those that an expanded layout repeats among them."""
-SPAN = 1 << 48
-"""Elements between the start of a tensor's memory and its last element."""
 RANK = 64
 STEPS = 1 << 20
 """The largest step, pad or offset of a layout."""
