@@ -26,7 +26,8 @@ def check_result_path(path: Path | None, option: str) -> None:
         if not os.access(path, os.W_OK):
             raise UsageError(f"{option} {path} cannot be written")
         return
-    if path.suffix in INPUTS and path.is_file():
+    # What a link leads to is what would be replaced.
+    if os.path.splitext(os.path.realpath(path))[1] in INPUTS and path.is_file():
         raise UsageError(f"{option} {path} is a file of yours that no result may replace; give another name")
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}")

@@ -57,3 +57,7 @@ def test_what_a_person_wrote_is_not_replaced_by_a_result(name: str, tmp_path: Pa
     path.write_text("mine")
     with pytest.raises(UsageError, match="no result may replace"):
         check_result_path(path, "--out")
+    link = tmp_path / "link.html"
+    link.symlink_to(name)
+    with pytest.raises(UsageError, match="link.html is a file of yours that no result may replace"):
+        check_result_path(link, "--out")
