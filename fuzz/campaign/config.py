@@ -94,6 +94,12 @@ class BudgetConfig(Strict):
     cases: Count | None = None
     quiet: Seconds | None = None
 
+    @model_validator(mode="after")
+    def _ends(self) -> BudgetConfig:
+        if self.time is None and self.cases is None and self.quiet is None:
+            raise ValueError("should say time, cases or quiet, as nothing else ends a campaign")
+        return self
+
 
 class CampaignConfig(Strict):
     """What a campaign runs, where and for how long; docs/campaigns.md describes every key."""

@@ -35,6 +35,7 @@ def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
             "targets: [a]\nbudget: {time: soon}",
             "budget.time should be a time such as 90s, 15m, 8h or 2d, and",
         ),
+        ("targets: [a]\nbudget: {}", "budget should say time, cases or quiet, as nothing else ends a campaign"),
         ("targets: [a]\nbudget: {time: 0s}", "budget.time should be greater than 0, and is '0s'"),
         ("targets: [a]\nmemory: 4", "memory should be a size such as 900MiB or 4GiB, and is '4'"),
         ("targets: [a]\nname: ../up", "name string should match pattern"),

@@ -110,6 +110,10 @@ def upgrade(connection: sa.Connection, name: str) -> None:
     with connection.begin():
         if connection.dialect.name == "postgresql":
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
+        present = set(sa.inspect(connection).get_table_names())
+        # A server's database may well be shared with others; a file is one program's.
+        if connection.dialect.name == "sqlite" and present and not present & {VERSION.name, *metadata.tables}:
+            raise StoreError(f"store {name} is the database of another program; name another file")
         VERSION.metadata.create_all(connection)
         versions, inspector = connection.execute(sa.select(VERSION)).scalars().all(), sa.inspect(connection)
         if versions == [str(SCHEMA)]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -252,6 +253,16 @@ def test_an_entry_that_the_store_refuses_is_named_and_ends_no_rebuild(
 def test_the_schema_is_what_the_tables_tell(store: Store) -> None:
     with store.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text TEXT)")
+    with pytest.raises(StoreError, match="notes.sqlite is the database of another program"):
+        Store(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["notes"]
 
 
 def test_a_store_of_a_newer_version_is_refused_in_one_line(store_url: str) -> None:
