@@ -16,10 +16,16 @@ one of a worker.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.escaping import clean_text
+
+LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
+"""Errors of the system for what there is too little of: files, room on disks, memory."""
+UNMAPPED = "failed to map segment"
+"""What the loader of libraries says where there are too few addresses for one."""
 
 
 class FuzzError(Exception):
@@ -79,6 +85,19 @@ def one_line(error: BaseException) -> str:
     """The error's message on one line, with its type where the message alone says too little."""
     text = " ".join(message_of(error).split())
     return clean_text(text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": "))
+
+
+def describe_lack(error: BaseException) -> str:
+    """What the machine, or a limit of this process, did not give, of which the error came; empty where of nothing."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        unmapped = isinstance(cause, ImportError) and UNMAPPED in message_of(cause)
+        if isinstance(cause, MemoryError) or unmapped or isinstance(cause, OSError) and cause.errno in LACKS:
+            return one_line(cause)
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 class Unadjudicated(FuzzError):

@@ -16,7 +16,7 @@ from fuzz import target_code
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process, set_up_streams
 from fuzz.cli.supervisor import note_end, supervise
-from fuzz.errors import FuzzError, InternalError, UsageError, one_line, os_errors_as
+from fuzz.errors import FuzzError, InternalError, UsageError, describe_lack, one_line, os_errors_as
 from fuzz.worker.system import remove_server_folder
 
 USAGE, INTERNAL = 2, 3
@@ -84,6 +84,9 @@ def exit_code(arguments: list[str]) -> int:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             if message := error.format_message():
                 complain(message)
+            return USAGE
+        if lacking := describe_lack(error):
+            complain(f"this machine, or a limit of this process, gives too little: {lacking}")
             return USAGE
         complain("internal error\n" + traceback.format_exc())
         return INTERNAL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +22,16 @@ ENDINGS = {
     "os.kill(os.getpid(), signal.SIGKILL)": "SIGKILL",
     "import indirect": "SIGSEGV",
 }
+
+DOUBLE = """
+import torch
+from fuzz import size, target, tensor
+
+@target(x=tensor(size("N", 1, 9)), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+def double(x):
+    return dict(y=x * 2)
+
+"""
 
 
 def run_fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,12 +70,10 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
 
 def test_what_a_file_prints_is_escaped_and_no_result(tmp_path: Path) -> None:
     prints = (
-        "import os, sys, torch\nfrom fuzz import size, target, tensor\n"
-        "print('\\x1b[2J by Python')\nos.system(r\"printf '\\033[2J by a program\\n'\")\nsys.stderr = None\n"
-        "@target(x=tensor(size('N', 1, 9)), dtypes=('float32',), reference=lambda x: dict(y=x * 2))\n"
-        "def double(x):\n    return dict(y=x * 2)\n"
+        "import os, sys\nprint('\\x1b[2J by Python')\nos.system(r\"printf '\\033[2J by a program\\n'\")\n"
+        "sys.stderr = None\n"
     )
-    (tmp_path / "mine.py").write_text(prints)
+    (tmp_path / "mine.py").write_text(DOUBLE + prints)
     done = run_fuzz(tmp_path, "run", "mine.py", "--cases", "1", "--backend", "cpu", "--json")
     assert (done.returncode, json.loads(done.stdout)["cases"]) == (0, 1), done.stderr
     assert r"\x1b[2J by Python" in done.stderr and r"\x1b[2J by a program" in done.stderr
@@ -121,3 +130,24 @@ def test_what_a_file_leaves_for_the_end_does_not_keep_the_command(tmp_path: Path
     command = [sys.executable, "-c", LIMITED.format(limit="END_SECONDS = 0.5")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "said"),
+    [
+        (resource.RLIMIT_NOFILE, 10, "Too many open files"),
+        (resource.RLIMIT_FSIZE, 0, "File too large"),
+        (resource.RLIMIT_AS, 500 << 20, "failed to map segment"),
+    ],
+)
+def test_what_a_limit_of_the_process_does_not_give_is_one_line(
+    tmp_path: Path, limit: int, most: int, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(DOUBLE)
+    done = subprocess.run(
+        [FUZZ, "run", "mine.py", "--cases", "1", "--backend", "cpu"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=300, preexec_fn=lambda: resource.setrlimit(limit, (most, most)),
+    )  # fmt: skip
+    lines = [line for line in done.stderr.splitlines() if line.startswith("fuzz: ")]
+    assert done.returncode == 2 and len(lines) == 1 and "gives too little" in lines[0] and said in lines[0], done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ C is compiled to an object file, which other processes may keep, and that is lin
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import hashlib
 import importlib.util
@@ -127,7 +128,11 @@ def compile_object(c: str, name: str) -> bytes:
         code = MachineCode(name, COMPILE, OBJECT_FILE)
         code.check(code.tcc.tcc_compile_string(code.state, with_prelude(c).encode()))
         code.check(code.tcc.tcc_output_file(code.state, path))
-        return os.pread(file, os.fstat(file).st_size, 0)
+        data = os.pread(file, os.fstat(file).st_size, 0)
+    if not data:
+        # The library does not say that it could not write.
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), "a file in memory")
+    return data
 
 
 def link_object(data: bytes, name: str) -> MachineCode:
