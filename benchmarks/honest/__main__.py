@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--engine", default="auto", help="random gives plans of more replicas on a GPU")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--order", type=int, default=0, help="the seed of the order of targets with equally many runs")
+    parser.add_argument("--order", type=int, default=0, help="the seed of the order of targets, and of all cases")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")
     parser.add_argument("--write", type=Path, help="the document whose tables are written")
     asked = parser.parse_args()

@@ -19,6 +19,8 @@ LONGER = 3.0
 """How much longer a run may be after one that had no time to confirm what disagreed, or for its first case."""
 MOST_LONGER = 2
 """Such runs of a target, one after the other."""
+MOST_RUNS = 1_000_000
+"""Seeds that are one order's."""
 MOST_EMPTY = 2
 """Runs without a case, one after the other, after which a target is left out."""
 
@@ -61,8 +63,8 @@ class Share:
 class Shares:
     """The targets of several sets, each of which needs `cases` cases, in runs of at most `seconds`, until `end`.
 
-    `end` is a time of time.monotonic, and `order` seeds the order of targets. Threads may take and give back at
-    the same time.
+    `end` is a time of time.monotonic, and `order` seeds the order of targets and what they are given. Threads may take
+    and give back at the same time.
     """
 
     def __init__(self, cases: int, seconds: float, end: float, order: int = 0) -> None:
@@ -99,13 +101,13 @@ class Shares:
             share.busy = False
 
     def request(self, share: Share) -> dict[str, Any]:
-        """What a process is asked for: the seed is the number of earlier runs, and each set has a corpus, since targets
-        of two sets may have one name."""
+        """What a process is asked for. The seed is the number of earlier runs and the order's; each set has a corpus,
+        since targets of two sets may have one name."""
         longer = LONGER if share.is_urgent or share.empty else 1.0
         seconds = min(self.seconds * longer, self.seconds_left())
         missing = self.cases if share.is_urgent else self.cases - share.cases
-        asked = {"target": share.target, "seed": share.runs, "cases": missing, "seconds": max(round(seconds, 1), 1.0)}
-        return asked | {"corpus": share.set}
+        asked = {"target": share.target, "seed": self.order * MOST_RUNS + share.runs, "cases": missing}
+        return asked | {"seconds": max(round(seconds, 1), 1.0), "corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
         return not share.is_refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)

@@ -26,6 +26,15 @@ def test_every_target_has_a_run_before_one_has_two():
     assert sorted(others) == [("a", 1, 50), ("b", 1, 50)]
 
 
+def test_another_order_draws_other_cases():
+    seeds = set()
+    for order in (0, 1, 2):
+        shares = Shares(100, 10.0, math.inf, order)
+        shares.add("torch", ["a"], [run("a", cases=9)] * 3)
+        seeds.add(shares.request(shares.take())["seed"])
+    assert len(seeds) == 3 and 3 in seeds
+
+
 def test_a_target_is_fuzzed_by_one_process_at_a_time():
     shares = shares_of("a", "b")
     assert {shares.take().target, shares.take().target} == {"a", "b"}
