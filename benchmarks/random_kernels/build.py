@@ -19,6 +19,7 @@ from triton.compiler import ASTSource
 
 from fuzz.backends.cpu.codegen.prelude import PRELUDE
 from fuzz.backends.cpu.compilers.compiler import build
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.runtime.driver import TARGET
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
@@ -119,7 +120,7 @@ def link(batch: Sequence[Compiled]) -> None:
         return
     if knobs.compiler == "quick":
         for item in batch:
-            item.function = load_kernel(item.kernel.name, item.c)
+            item.function = load_kernel(item.kernel.name, KernelText.of(item.c))
         return
     with tempfile.NamedTemporaryFile(prefix="random-kernels-", suffix=".so") as file:
         file.write(build(joined(batch), batch[0].kernel.name, max(len(item.c) for item in batch)))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.compilers.objects import build_object
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
@@ -141,7 +142,7 @@ def compile_loops() -> Any:
     """The functions of loops.c, compiled once and kept with the kernels; None where no C compiler makes them."""
     source = Path(__file__).with_name("loops.c").read_text(encoding="utf-8")
     try:
-        loops: Any = ctypes.CDLL(str(build_object(source, "loops")))
+        loops: Any = ctypes.CDLL(str(build_object(KernelText.of(source), "loops")))
     except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
         return None
     address, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double

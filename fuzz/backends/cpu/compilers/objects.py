@@ -16,6 +16,7 @@ from typing import IO
 from triton import knobs
 
 from fuzz.backends.cpu.compilers.compiler import TIMEOUT, build, command_line, version
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.files import replace_file
 from fuzz.worker.system import POLITE
 
@@ -23,35 +24,40 @@ FOLDER = "cpu-kernels"
 """The folder of shared objects in Triton's cache."""
 
 
-def object_path(c: str) -> Path:
+def kept_path(made_by: str, c: KernelText, ending: str) -> Path:
+    """Where the machine code of a kernel's C is kept that something of this version makes."""
+    key = hashlib.sha256(f"{made_by}\n{c.digest}".encode()).hexdigest()
+    return Path(f"{knobs.cache.dir}/{FOLDER}/{key}{ending}")
+
+
+def object_path(c: KernelText) -> Path:
     """Where the shared object of a kernel's C is kept once it is made by this compiler for this processor.
 
     Raises NoCompiler where the machine has no C compiler.
     """
-    key = hashlib.sha256(f"{version()}\n{c}".encode()).hexdigest()
-    return Path(knobs.cache.dir) / FOLDER / f"{key}.so"
+    return kept_path(version(), c, ".so")
 
 
-def build_object(c: str, name: str) -> Path:
+def build_object(c: KernelText, name: str) -> Path:
     """The shared object of a kernel's C, made first where it is not kept. Raises as `build`."""
     path = object_path(c)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, build(c, name))
+        replace_file(path, build(c.text, name))
     return path
 
 
 class BackgroundBuild:
     """The C compiler at work on one kernel. None of its errors is raised."""
 
-    def __init__(self, c: str, path: Path, lock: IO[bytes]) -> None:
+    def __init__(self, c: KernelText, path: Path, lock: IO[bytes]) -> None:
         self.path, self._lock = path, lock
         # Not the name of `build_object`, which may make the same meanwhile.
         self._made = path.with_suffix(f".{os.getpid()}-background")
         with tempfile.TemporaryFile() as source:
-            source.write(c.encode())
+            source.write(c.text.encode())
             source.seek(0)
-            command = command_line("-", self._made, len(c))
+            command = command_line("-", self._made, c.characters)
             silent = subprocess.DEVNULL
             self._process = subprocess.Popen(command, stdin=source, stdout=silent, stderr=silent)
         with suppress(OSError):
@@ -61,7 +67,7 @@ class BackgroundBuild:
         atexit.register(self.stop)
 
     @classmethod
-    def start(cls, c: str) -> BackgroundBuild | None:
+    def start(cls, c: KernelText) -> BackgroundBuild | None:
         """Starts the compiler; None where another process has it make the same. Raises NoCompiler or OSError."""
         path = object_path(c)
         path.parent.mkdir(parents=True, exist_ok=True)

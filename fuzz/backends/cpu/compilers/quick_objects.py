@@ -6,10 +6,9 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from triton import knobs
-
 from fuzz.backends.cpu.compilers.compiler import source_hash
-from fuzz.backends.cpu.compilers.objects import FOLDER
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
+from fuzz.backends.cpu.compilers.objects import kept_path
 from fuzz.backends.cpu.compilers.tiny_compiler import MachineCode, compile_object, library_hash, link_object
 from fuzz.files import replace_file
 
@@ -17,7 +16,7 @@ DIGEST = 32
 """The bytes at a file's end that are the hash of its name and its other bytes."""
 
 
-def load_quick(c: str, name: str) -> MachineCode:
+def load_quick(c: KernelText, name: str) -> MachineCode:
     """The machine code of a kernel's C, from the object file that is kept, or one that is made and kept.
 
     Raises NoCompiler where the library is missing, or CompilerFailed.
@@ -25,15 +24,14 @@ def load_quick(c: str, name: str) -> MachineCode:
     path = quick_path(c)
     data = read_object(path)
     if data is None:
-        data = compile_object(c, name)
+        data = compile_object(c.text, name)
         keep_object(path, data)
     return link_object(data, name)
 
 
-def quick_path(c: str) -> Path:
+def quick_path(c: KernelText) -> Path:
     """Where the object file of a kernel's C is kept. NoCompiler where the library is missing."""
-    key = hashlib.sha256(f"{library_hash()}-{source_hash()}\n{c}".encode()).hexdigest()
-    return Path(knobs.cache.dir) / FOLDER / f"{key}.o"
+    return kept_path(f"{library_hash()}-{source_hash()}", c, ".o")
 
 
 def read_object(path: Path) -> bytes | None:

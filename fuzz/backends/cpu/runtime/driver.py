@@ -37,9 +37,9 @@ class Utilities:
             "mem_bus_width": 64,
         }
 
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
-        """Loads a kernel's C: (module, function, registers, spills, threads at most)."""
-        function = load_kernel(name, kernel.decode())
+    def load_binary(self, name: str, kernel: Any, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
+        """Loads a kernel's C, a KernelText: (module, function, registers, spills, threads at most)."""
+        function = load_kernel(name, kernel)
         return function, function, REGISTERS, 0, UNLIMITED
 
     def unload_module(self, module: Any) -> None:

@@ -5,6 +5,7 @@ No GPU is needed for that: Triton's wheel holds LLVM and ptxas.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -37,8 +38,8 @@ def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
 class Texts(AsmDict):  # type: ignore[misc]
     """The texts of a compiled kernel; those of a GPU are made when they are read."""
 
-    def __init__(self, kernel: CompiledKernel) -> None:
-        super().__init__(kernel.asm)
+    def __init__(self, kernel: CompiledKernel, texts: Mapping[str, str]) -> None:
+        super().__init__(texts)
         self.kernel = kernel
 
     def __missing__(self, key: str) -> Any:

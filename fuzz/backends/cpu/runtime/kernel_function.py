@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
 from fuzz.backends.cpu.compilers.quick_objects import load_quick
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
@@ -30,7 +31,7 @@ POLL_SECONDS = 0.02
 
 
 @measured("compile")
-def load_kernel(name: str, c: str) -> Any:
+def load_kernel(name: str, c: KernelText) -> Any:
     """The function that runs a launch of a kernel: packed arguments to the address of a report, or None.
 
     It has `launch_many`, and `release`, which frees a report. Raises NoCompiler where there is none at all,
@@ -77,11 +78,11 @@ class TieredFunction:
     _build: ClassVar[BackgroundBuild | None] = None
     """The one build of this process that is going on."""
 
-    def __init__(self, c: str, quick: Any) -> None:
+    def __init__(self, c: KernelText, quick: Any) -> None:
         self._c, self._function, self.release = c, quick, quick.release
         self.is_quick, self._is_slow, self._was_built = True, False, False
         # Seconds of quick code left until the next look at the optimised code.
-        self._left = HOT_SECONDS_PER_CHARACTER * len(c)
+        self._left = HOT_SECONDS_PER_CHARACTER * c.characters
 
     def __call__(self, packed: bytes) -> int | None:
         if self.is_quick:
@@ -135,5 +136,5 @@ class TieredFunction:
             elif TieredFunction._build is None:
                 TieredFunction._build = BackgroundBuild.start(self._c)
                 self._was_built = TieredFunction._build is not None
-        except (NoCompiler, OSError):
+        except (NoCompiler, CompilerFailed, OSError):
             self._left = math.inf

@@ -12,6 +12,7 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
 
 from fuzz.backends.cpu.compilers.compiler import source_hash
+from fuzz.backends.cpu.compilers.kernel_text import digest_of
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.observation import current_instruments
@@ -65,6 +66,9 @@ class CPUOptions:
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
+OPTIONS = frozenset(field.name for field in fields(CPUOptions))
+
+
 class CPUCompiler(BaseBackend):  # type: ignore[misc]
     """Compiles for the processor this runs on."""
 
@@ -93,10 +97,9 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         return f"cpu-{source_hash()}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
-        known = {field.name for field in fields(CPUOptions)}
         arguments: dict[str, Any] = {"instruments": current_instruments()}
         for name, value in options.items():
-            if name in known and value is not None:
+            if name in OPTIONS and value is not None:
                 arguments[name] = tuple(value) if isinstance(value, list) else value
         # As for CUDA, debug mode also asserts that integers do not overflow.
         arguments.setdefault("sanitize_overflow", bool(arguments.get("debug")))
@@ -146,6 +149,7 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
     # Also where Triton has another target: a kernel from the cache is taken for one of its target's backend.
     metadata["target"] = TARGET
     metadata["name"] = program.name
+    metadata["c_digest"], metadata["c_characters"] = digest_of(program.c), len(program.c)
     metadata["shared"] = 0
     metadata["warp_size"] = 1
     metadata["sites"] = [site.as_json() for site in program.sites]

@@ -7,6 +7,7 @@ import pytest
 
 from fuzz.backends.cpu.codegen.prelude import PRELUDE
 from fuzz.backends.cpu.compilers import quick_objects, tiny_compiler
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.compilers.quick_objects import load_quick, quick_path
 from fuzz.backends.cpu.compilers.tiny_compiler import compile_object
 
@@ -27,7 +28,7 @@ def text(number: int) -> str:
 
 
 def call(number: int) -> float:
-    code = load_quick(text(number), "f")
+    code = load_quick(KernelText.of(text(number)), "f")
     return ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code.address("f"))(4.0)
 
 
@@ -49,7 +50,7 @@ def test_what_another_version_kept_is_not_used(compiled, monkeypatch, part):
 @pytest.mark.parametrize("kept", [0, 1, 31, 32, 2000, -1], ids=str)
 def test_a_torn_file_is_made_again(compiled, kept):
     call(1)
-    path = quick_path(text(1))
+    path = quick_path(KernelText.of(text(1)))
     whole = path.read_bytes()
     path.write_bytes(whole[:kept])
     assert call(1) == 3.0 and len(compiled) == 2 and path.read_bytes() == whole
@@ -57,13 +58,14 @@ def test_a_torn_file_is_made_again(compiled, kept):
 
 def test_the_file_of_another_kernel_is_made_again(compiled):
     call(1), call(2)
-    quick_path(text(1)).write_bytes(quick_path(text(2)).read_bytes())
+    one, other = (quick_path(KernelText.of(text(number))) for number in (1, 2))
+    one.write_bytes(other.read_bytes())
     assert call(1) == 3.0 and len(compiled) == 3
 
 
 def test_changed_bytes_are_not_linked(compiled):
     call(1)
-    path = quick_path(text(1))
+    path = quick_path(KernelText.of(text(1)))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)

