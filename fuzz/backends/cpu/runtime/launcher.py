@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
@@ -15,12 +15,11 @@ from typing import Any
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.analysis.dataflow import MEMORY
-from fuzz.backends.cpu.codegen.launch import HEADER
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
-from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
 from fuzz.backends.cpu.runtime.known_memory import known_memory
+from fuzz.backends.cpu.runtime.launch_code import launch_code
 from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
 from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
@@ -33,7 +32,6 @@ from fuzz.backends.cpu.runtime.violations import (
     Violation,
 )
 from fuzz.backends.reached_functions import find_functions
-from fuzz.backends.triton_host.cheap_compilation import compiled_source
 from fuzz.backends.triton_host.knobs import knobs
 
 Extent = tuple[int, int]
@@ -75,37 +73,16 @@ def storage_room(tensor: Any) -> int:
     return (end if memory is None else memory.end_of(address, end)) - address
 
 
-def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every non-constant argument as (type, Python expression), tuples flattened."""
-    for index, kind in enumerate(types):
-        expression = f"{path}[{index}]" if path else f"a{index}"
-        if isinstance(kind, tuple):
-            yield from flatten(kind, expression)
-        elif kind.startswith("tensordesc"):
-            yield from expand_descriptor(kind, expression)
-        elif kind != "constexpr":
-            yield kind, expression
-
-
-def slot_format(kind: str) -> str:
-    """How struct packs one argument: all slots have 8 bytes."""
-    if kind.startswith("*"):
-        return "qq"
-    if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
-        return "d"
-    return "Q" if kind == "u64" else "q"
-
-
 class Launcher:
     """Is created once for each compiled kernel; its `run` is called for each launch."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
         self.kernel = getattr(src, "fn", None)
-        self.sites = [CheckSite.from_json(site) for site in metadata.sites]
+        self.site_records: list[dict[str, Any]] = metadata.sites
         self.parameters: list[list[str]] = metadata.parameters
         self.offset_locations: list[list[Any]] = metadata.offset_locations
-        self.follows_memory = any(MEMORY in site.arguments for site in self.sites)
+        self.follows_memory = any(MEMORY in site["arguments"] for site in self.site_records)
         self.instruments = frozenset(metadata.instruments)
         constants.add(metadata.compared_numbers)
         self.counter_address = 0
@@ -113,45 +90,18 @@ class Launcher:
             read = (CounterSite.from_json(site) for site in metadata.counters)
             counter_sites = [replace(site, file=self.source_file(site.file)) for site in read]
             self.counter_address = counters.allocate(metadata.hash, self.name, counter_sites)
-        self.run = self.compile_run(list(src.signature.values()))
+        self.run = self.make_run(tuple(src.signature.values()))
 
-    def compile_run(self, types: list[Any]) -> Callable[..., None]:
+    def make_run(self, types: tuple[Any, ...]) -> Callable[..., None]:
         """A Python function that packs exactly these arguments and launches."""
-        live = list(flatten(types, ""))
-        if len(live) != len(self.parameters):
-            raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {len(live)}")
-        lines: list[str] = []
-        packed: list[str] = []
-        extents: list[str] = []
-        pointers: list[int] = []
-        for number, (kind, expression) in enumerate(live):
-            if kind.startswith("*"):
-                pointers.append(len(HEADER) + len(packed))
-                lines.append(f"    p{number}, n{number} = extent({expression})")
-                packed += [f"p{number}", f"n{number}"]
-                if "unwritten" in self.instruments:
-                    lines.append(f"    s{number}, w{number} = shadow({expression})")
-                    packed += [f"s{number}", f"w{number}"]
-                extents.append(f"{number}: (p{number}, n{number})")
-            else:
-                packed.append(expression)
-        self.slots = tuple(pointers)
-        arguments = "".join(f", a{number}" for number in range(len(types)))
-        values = "".join(f", {text}" for text in packed)
-        known = "0"
-        if self.follows_memory:
-            lines.append(f"    table = known_memory({{{', '.join(extents)}}}.values())")
-            known = "table.ctypes.data"
-        source = RUN_SOURCE.format(
-            arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines), known=known
-        )
-        has_shadows = "unwritten" in self.instruments
-        formats = (slot_format(kind) * (1 + (has_shadows and kind.startswith("*"))) for kind, _ in live)
-        layout = Struct(f"={len(HEADER)}q" + "".join(formats))
-        space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
+        code = launch_code(types, "unwritten" in self.instruments, self.follows_memory)
+        if code.arguments != len(self.parameters):
+            raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {code.arguments}")
+        self.slots = code.slots
+        space: dict[str, Any] = {"extent": extent, "self": self, "pack": code.pack, "shadow": shadow}
         space |= {"known_memory": known_memory}
         space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
-        exec(compiled_source(source), space)
+        exec(code.code, space)
         run: Callable[..., None] = space["run"]
         return run
 
@@ -219,6 +169,10 @@ class Launcher:
         )  # fmt: skip
 
     @cached_property
+    def sites(self) -> list[CheckSite]:
+        return [CheckSite.from_json(site) for site in self.site_records]
+
+    @cached_property
     def files(self) -> list[str]:
         """The files of the kernel and of the functions that it calls; none where Triton did not compile it from one."""
         return list(dict.fromkeys(function.__code__.co_filename for function in find_functions(self.kernel)))
@@ -263,22 +217,3 @@ def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         index.append(position % size)
         position //= size
     return tuple(reversed(index))
-
-
-RUN_SOURCE = """
-def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
-    if enter is not None:
-        enter(metadata)
-{lines}
-    active = observation()
-    if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}, 1{values}))
-        if report:
-            self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
-    else:
-        sums = knobs.reduction_order
-        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}, 0{values})
-        self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
-    if leave is not None:
-        leave(metadata)
-"""
