@@ -1,9 +1,9 @@
 """Makes what Triton does for each kernel that it compiles take less of the processor.
 
 With `PATCHES` one MLIR context, with its dialects, serves many kernels, the files of the cache are written without a
-folder for each, and functions of equal parameters share the Python code that binds their arguments. Of a function that
-is defined again and again, as inside of a test, the lines are searched for and parsed once. What is compiled, what is
-cached and under which hash stays the same.
+folder for each and found by one look at their folder, and functions of equal parameters share the Python code that
+binds their arguments. Of a function that is defined again and again, as inside of a test, the lines are searched for
+and parsed once, and the signature is made once. What is compiled, what is cached and under which hash stays the same.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ast
 import inspect
 import os
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -28,12 +29,14 @@ MOST_KERNELS = 64
 """For which one context is used: it keeps every type, attribute and location that it has seen."""
 MOST_BLOCKS = 4096
 """The functions whose lines are kept."""
-VISITED = frozenset(
-    kind
+GROUP = "__grp__"
+"""How the name of the file begins that lists the files of a kernel."""
+VISITED: dict[type, Callable[[Any, Any], Any]] = {
+    kind: getattr(jit.DependenciesFinder, f"visit_{name}")
     for name, kind in vars(ast).items()
     if getattr(jit.DependenciesFinder, f"visit_{name}", None) is not getattr(ast.NodeVisitor, f"visit_{name}", None)
-)
-"""The classes of nodes for which Triton's search for what a function depends on has a method."""
+}
+"""The methods of Triton's search for what a function depends on, by the class of the nodes that they visit."""
 make_context, put_through_folder = ir.context, FileCacheManager.put
 
 
@@ -70,6 +73,21 @@ def put(manager: FileCacheManager, data: Any, filename: str, binary: bool = True
     return path
 
 
+def get_group(manager: FileCacheManager, filename: str) -> dict[str, str] | None:
+    """The paths of a kernel's files by their names, all from one look at its folder; None where some are not written.
+
+    Triton reads them from a file of the group, which it writes last, and looks for each.
+    """
+    try:
+        names = os.listdir(manager.cache_dir)
+    except OSError:
+        return None
+    stem = filename.removesuffix("json")
+    if GROUP + filename not in names:
+        return None
+    return {name: os.path.join(manager.cache_dir, name) for name in names if name.startswith(stem)}
+
+
 @lru_cache(maxsize=1024)
 def compiled_source(source: str) -> CodeType:
     """Python's code of a generated text, which is that of many kernels."""
@@ -87,13 +105,15 @@ class Inspect:
     def __init__(self) -> None:
         # By the identity of a function's code, which is kept: its lines and the number of the first one.
         self.blocks: dict[int, tuple[CodeType, list[str], int]] = {}
+        # Likewise: its signature, where it has no defaults, and the annotations that it had then.
+        self.signatures: dict[int, tuple[CodeType, inspect.Signature, dict[str, Any]]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(inspect, name)
 
     def getsourcelines(self, function: Any) -> tuple[list[str], int]:
         """The lines of a function and the number of the first one."""
-        if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+        if not is_plain(function):
             return inspect.getsourcelines(function)
         code = function.__code__
         if id(code) not in self.blocks:
@@ -102,6 +122,29 @@ class Inspect:
             self.blocks[id(code)] = code, *inspect.getsourcelines(function)
         _, block, first = self.blocks[id(code)]
         return list(block), first
+
+    def signature(self, function: Any) -> inspect.Signature:
+        """The signature of a function."""
+        if not is_plain(function) or function.__defaults__ or function.__kwdefaults__:
+            return inspect.signature(function)
+        code, annotations = function.__code__, function.__annotations__
+        known = self.signatures.get(id(code))
+        if known is None or not are_same(known[2], annotations):
+            if len(self.signatures) >= MOST_BLOCKS:
+                self.signatures.clear()
+            known = self.signatures[id(code)] = code, inspect.signature(function), dict(annotations)
+        return known[1]
+
+
+def is_plain(function: Any) -> bool:
+    """Whether it is a function of Python that stands for no other one."""
+    stands_for_another = hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+    return inspect.isfunction(function) and not stands_for_another
+
+
+def are_same(some: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Whether they hold the same objects under the same names: those of a user may not be comparable."""
+    return some.keys() == others.keys() and all(value is others[name] for name, value in some.items())
 
 
 @lru_cache(maxsize=256)
@@ -119,6 +162,10 @@ def parsing_once() -> ModuleType:
 
 class DependenciesFinder(jit.DependenciesFinder):  # type: ignore[misc]
     """Triton's own search for what a function depends on, which passes over the parts of a tree without names."""
+
+    def visit(self, node: ast.AST) -> Any:
+        method = VISITED.get(type(node))
+        return self.generic_visit(node) if method is None else method(self, node)
 
     def generic_visit(self, node: ast.AST) -> None:
         for child in visited_children(node):
@@ -143,6 +190,7 @@ def is_visited(node: ast.AST) -> bool:
 PATCHES = [
     Patch(ir, "context", shared_context.take),
     Patch(FileCacheManager, "put", put),
+    Patch(FileCacheManager, "get_group", get_group),
     Patch(jit, "exec", execute),
     Patch(jit, "inspect", Inspect()),
     Patch(jit, "ast", parsing_once()),

@@ -17,7 +17,7 @@ from triton.runtime.cache import FileCacheManager
 
 from fuzz.backends import cpu
 from fuzz.backends.triton_host import cheap_compilation
-from fuzz.backends.triton_host.cheap_compilation import MOST_KERNELS, Inspect, SharedContext, parsed, put
+from fuzz.backends.triton_host.cheap_compilation import MOST_KERNELS, Inspect, SharedContext, get_group, parsed, put
 
 FACTOR = tl.constexpr(3)
 
@@ -55,6 +55,19 @@ def test_files_of_the_cache_are_the_same_as_by_triton(
     assert contents[0] == contents[1]
 
 
+def test_the_files_of_a_kernel_are_found_as_by_triton(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    find_by_triton, manager = FileCacheManager.get_group, FileCacheManager("key")
+    written = {name: manager.put("{}", name) for name in ("kernel.ttir", "kernel.c", "kernel.json")}
+    assert get_group(manager, "kernel.json") is find_by_triton(manager, "kernel.json") is None
+    manager.put_group("kernel.json", written)
+    manager.put("{}", "kernel2.c")
+    assert get_group(manager, "kernel.json") == find_by_triton(manager, "kernel.json") == written
+    Path(written["kernel.json"]).unlink()
+    assert get_group(manager, "kernel.json") == find_by_triton(manager, "kernel.json") != written
+    assert get_group(FileCacheManager("another"), "kernel.json") is None
+
+
 def module_of(path: Path, text: str) -> ModuleType:
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("functions", path)
@@ -75,7 +88,7 @@ def test_the_lines_of_a_function_are_searched_for_once(monkeypatch: pytest.Monke
         lines, first = cheap.getsourcelines(module.make())
         assert (lines, first) == expected
         lines.clear()
-    assert len(searched) == 1 and cheap.signature is inspect.signature
+    assert len(searched) == 1 and cheap.getfile is inspect.getfile
 
 
 def test_a_file_that_has_changed_gives_its_new_lines(tmp_path: Path) -> None:
@@ -94,6 +107,24 @@ def test_the_code_of_a_function_keeps_the_lines_that_it_was_made_of(tmp_path: Pa
     path.write_text("def f(x: float):\n    return x\n", encoding="utf-8")
     assert cheap.getsourcelines(second)[0][0] == "def f(x: int):\n"
     assert cheap.getsourcelines(first)[0][0] == "def f(x: float):\n"
+
+
+def test_the_signature_of_a_function_is_made_once_for_equal_annotations() -> None:
+    cheap = Inspect()
+
+    def make(marked: object, at: object = None) -> list[object]:
+        def plain(x: marked, y): ...  # type: ignore[valid-type]
+
+        def with_default(x=at): ...
+
+        return [plain, with_default]
+
+    first, again, other = (make(marked, at) for marked, at in [(int, 1), (int, 2), ([], 1)])
+    for function in (*first, *again, *other):
+        assert cheap.signature(function) == inspect.signature(function)  # type: ignore[arg-type]
+    assert cheap.signature(first[0]) is not cheap.signature(other[0])
+    assert cheap.signature(other[0]) is cheap.signature(other[0])
+    assert len(cheap.signatures) == 1
 
 
 @triton.jit
