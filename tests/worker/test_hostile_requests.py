@@ -157,6 +157,12 @@ def replace_method() -> None:
     torch.Tensor.double = forbid  # type: ignore[assignment, method-assign]
 
 
+def replace_handler() -> None:
+    signal.signal(signal.SIGALRM, forbid)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    signal.pause()
+
+
 ACTIONS: dict[str, Callable[[Any], object]] = {
     "pid": lambda _: os.getpid(),
     "parent": lambda _: os.getppid(),
@@ -165,6 +171,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "write then wait": write_then_wait,
     "close": lambda _: os.closerange(3, 256),
     "shut": lambda _: [socket.socket(fileno=os.dup(each)).shutdown(socket.SHUT_RDWR) for each in sockets()],
+    "shut then wait": lambda _: ACTIONS["shut"](None) and time.sleep(600),
     "read": lambda _: [os.set_blocking(each, True) or os.read(each, 5) for each in sockets()],
     "wait for nothing": lambda _: [os.set_blocking(each, False) for each in sockets()],
     "channels": find_channels,
@@ -186,6 +193,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "forget modules": change_interpreter_and_fail(forget_modules),
     "forbid all": change_interpreter_and_fail(lambda: sys.addaudithook(forbid)),
     "replace functions of the system": change_interpreter_and_fail(replace_functions_of_the_system),
+    "replace a handler of signals": change_interpreter_and_fail(replace_handler),
     "replace pickle": change_interpreter_and_fail(replace_pickle),
     "replace a method": change_interpreter_and_fail(replace_method),
 }
@@ -203,6 +211,7 @@ GARBLED = worker_process.GARBLED
         (("write", b"\xf5fz\n" + bytes(12)), GARBLED),
         (("write", bytes(100_000)), GARBLED),
         ("close", Died("a channel that its kernel closed or read from")),
+        ("shut then wait", Died("a channel that its kernel closed or read from")),
         ("exit own", Died("exit status 70")),
         ("leave child", Died("exit status 0")),
         ("kill parent", Died("SIGKILL")),

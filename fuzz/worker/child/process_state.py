@@ -32,13 +32,12 @@ OWN_MODULES = sys.stdlib_module_names | {"fuzz"}
 
 @dataclass(frozen=True)
 class Changes:
-    """Whether a kernel has changed the limits of its process's resources, and whether all is as it was before."""
+    """Whether a kernel has changed the limits of its process's resources, or handlers of signals, which may have raised
+    in other code; and whether all is as it was before."""
 
     limits: bool = False
+    handlers: bool = False
     restored: bool = True
-
-
-UNCHANGED = Changes()
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,14 @@ class ProcessState:
 
     @property
     def is_interpreter_changed(self) -> bool:
-        """Whether a kernel has replaced what code of this process relies on, or forbids by an audit hook what it does.
+        """Whether a kernel has replaced what code of this process relies on, or has that code raise by a handler of
+        signals or an audit hook.
 
         It takes milliseconds: it is asked where that code has failed. It may fail of the changes itself.
         """
         try:
             sys.audit("fuzz.interpreter")
-            return any(
+            return _handlers() != self.handlers or any(
                 now.get(name) is not value
                 for now, before in zip(_namespaces(), self.namespaces, strict=True)
                 for name, value in before.items()
@@ -81,15 +81,15 @@ class ProcessState:
             os.environ.clear()
             os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()})
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if _handlers() != self.handlers:
+        if handlers := _handlers() != self.handlers:
             for which, handler in zip(SIGNALS, self.handlers, strict=True):
                 signal.signal(which, handler)
         if (limits := _limits()) == self.limits:
-            return UNCHANGED
+            return Changes(handlers=handlers)
         for number, limit in zip(LIMITS, self.limits, strict=True):
             with suppress(OSError, ValueError):
                 resource.setrlimit(number, limit)
-        return Changes(limits=limits != self.limits, restored=_limits() == self.limits)
+        return Changes(limits != self.limits, handlers, restored=_limits() == self.limits)
 
 
 def _folder() -> str:

@@ -143,6 +143,8 @@ def _answer_requests(channel: Channel, activity: Activity, handler: str, config:
     except (ChannelClosed, GarbledError):
         raise
     except Exception:
+        # A handler of the kernel's would raise here as well.
+        signal.setitimer(signal.ITIMER_REAL, 0)
         if not state.is_interpreter_changed:
             raise
         activity.fault = INTERPRETER_CHANGED
@@ -163,9 +165,10 @@ def _answer_each(channel: Channel, activity: Activity, handle: Callable[[Any], A
         if isinstance(message, HandlerFailure) and changes.limits:
             activity.fault = LIMITS_LOWERED
             return
-        if isinstance(message, HandlerFailure) and not message.usage and state.is_interpreter_changed:
-            activity.fault = INTERPRETER_CHANGED
-            return
+        if isinstance(message, HandlerFailure) and not message.usage:
+            if changes.handlers or state.is_interpreter_changed:
+                activity.fault = INTERPRETER_CHANGED
+                return
         if isinstance(message, HandlerResponse) and not (changes.restored or isinstance(message.body, LastResponse)):
             message = HandlerResponse(message.number, LastResponse(message.body))
         activity.end()

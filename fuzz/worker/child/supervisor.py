@@ -16,7 +16,7 @@ from contextlib import suppress
 from multiprocessing import forkserver
 from typing import Any, NoReturn
 
-from fuzz.worker.activity import Activity
+from fuzz.worker.activity import CHANNEL_LOST, Activity
 from fuzz.worker.child.output_relay import OutputRelay
 from fuzz.worker.child.serve import serve
 from fuzz.worker.child.target_server import restore_imports
@@ -76,6 +76,9 @@ def _wait_for_end(worker: int, channel: socket.socket, activity: Activity, outpu
     while True:
         output.register(poll)
         ready = [number for number, _ in poll.poll(REAP_MILLISECONDS)]
+        if channel.fileno() in ready and end not in ready:
+            # The run does not ask why, where it has closed its end: else the worker has shut it down.
+            activity.fault = activity.fault or CHANNEL_LOST
         if channel.fileno() in ready or (end in ready and not activity.forks):
             return
         if end in ready:
