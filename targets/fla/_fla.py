@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial, update_wrapper
 from typing import Any
 
 # What the library gives to torch.compile are no kernels of its own; torch reads this when dynamo is imported.
@@ -93,14 +94,25 @@ def flash(**declaration: Any) -> Callable[..., Any]:
 
 
 def found(place: str) -> Any:
-    """The object that ``module:name`` is in fla. NotImplementedError where this release lacks it."""
+    """The object that ``module:name`` is in fla, which takes time before heads.
+
+    NotImplementedError where this release lacks it.
+    """
     module, _, name = place.partition(":")
     for path in (module, ELSEWHERE.get(module, module)):
         try:
-            return getattr(importlib.import_module(f"fla.{path}"), name)
+            return time_first(getattr(importlib.import_module(f"fla.{path}"), name))
         except (ModuleNotFoundError, AttributeError):
             continue
     raise NotImplementedError(f"this release of fla-core has no {place}")
+
+
+def time_first(function: Any) -> Any:
+    """A function told to take time before heads, where it takes heads first unless it is told otherwise."""
+    given = inspect.signature(function).parameters.get("head_first") if inspect.isfunction(function) else None
+    if given is None or given.default is not True:
+        return function
+    return update_wrapper(partial(function, head_first=False), function)
 
 
 def takes(place: str, name: str) -> None:

@@ -53,10 +53,14 @@ def activated(gate, log, shift, bound):
     return -rate * (x.clamp(min=0) + (-x.abs()).exp().log1p())
 
 
-def grouped(place, k, v):
-    """NotImplementedError where several heads of values have the same keys and this release documents no such thing."""
+def grouped(place, k, v, raw=False):
+    """NotImplementedError where several heads of values have the same keys and this release documents no such thing.
+
+    Where gates are `raw`, it must document their rates as well: they may be those of the keys' heads.
+    """
     if v.shape[2] != k.shape[2]:
-        documents(place, "HV")
+        for term in ("HV", "A_log") if raw else ("HV",):
+            documents(place, term)
 
 
 def carried(place, *inputs, ragged, ends, initial, keep, v_first=False, **given):

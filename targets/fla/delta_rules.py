@@ -101,8 +101,8 @@ def fla_recurrent_gated_delta_rule(
     one_dtype(q, k, v)
     q, k = short(normed, q, k)
     place = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
-    grouped(place, k, v)
     raw = raw and gate is not None and log is not None
+    grouped(place, k, v, raw)
     more = dict(beta=beta if squashed else unit_beta(beta), use_qk_l2norm_in_kernel=normed)
     if squashed and beta is None:
         raise ValueError("there is nothing to take the sigmoid of")

@@ -42,7 +42,7 @@ def erasing_reference(
 
 def erased(place, q, k, v, gate, erase, write, log, shift, raw, bound, normed, **given):
     one_dtype(q, k, v)
-    grouped(place, k, v)
+    grouped(place, k, v, raw)
     if raw and log is None and bound is None:
         raise ValueError("gates without a bound have a rate")
     if raw:

@@ -34,7 +34,7 @@ def kda_reference(
 def attended(place, q, k, v, gate, beta, log, shift, raw, bound, squashed, doubled, normed, **given):
     """What a form of the attention gives."""
     one_dtype(q, k, v)
-    grouped(place, k, v)
+    grouped(place, k, v, raw)
     more = dict(use_qk_l2norm_in_kernel=normed)
     if raw and log is None and bound is None:
         raise ValueError("gates without a bound have a rate")

@@ -52,6 +52,38 @@ def test_an_argument_that_a_release_swallows_is_not_passed(states: ModuleType) -
 
 def test_heads_in_groups_are_asked_of_releases_that_document_them(states: ModuleType) -> None:
     k, v = torch.ones(1, 1, 2, 1), torch.ones(1, 1, 4, 1)
-    states.grouped("ops:f", k, k)
+    states.grouped("ops:f", k, k, raw=True)
     with pytest.raises(NotImplementedError, match="documents no HV in ops:f"):
         states.grouped("ops:f", k, v)
+
+
+def test_rates_of_heads_in_groups_are_asked_of_releases_that_document_them(
+    states: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    k, v = torch.ones(1, 1, 2, 1), torch.ones(1, 1, 4, 1)
+    monkeypatch.setattr(swallowing, "__doc__", "Values have HV heads.")
+    states.grouped("ops:f", k, v)
+    with pytest.raises(NotImplementedError, match="documents no A_log in ops:f"):
+        states.grouped("ops:f", k, v, raw=True)
+
+
+def heads_first(x: Any, head_first: bool = True) -> Any:
+    """Documents the argument offsets."""
+    return x if head_first else x.transpose(1, 2)
+
+
+def test_a_release_that_takes_heads_first_is_told_that_time_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(TARGETS)
+    module = ModuleType("fla.ops")
+    vars(module).update(f=heads_first, g=swallowing)
+    for name, of_it in {"fla": ModuleType("fla"), "fla.ops": module}.items():
+        monkeypatch.setitem(sys.modules, name, of_it)
+    monkeypatch.delitem(sys.modules, "_fla", raising=False)
+    import _fla
+
+    assert _fla.found("ops:f")(torch.ones(1, 2, 3)).shape == (1, 3, 2)
+    _fla.takes("ops:f", "offsets")
+    with pytest.raises(NotImplementedError, match="no argument cu_seqlens"):
+        _fla.takes("ops:f", "cu_seqlens")
+    assert _fla.found("ops:g") is swallowing
+    del sys.modules["_fla"]
