@@ -29,7 +29,7 @@ OTHER_DEVICES = (
 """What runs on other devices."""
 UNREACHED = {
     **dict.fromkeys(OTHER_DEVICES, DEVICE),
-    **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*", "*leaves_as_before*"), OLDER),
+    **dict.fromkeys(("* found:*", "* applied:*", "* takes:*", "* beyond:*", "* permits:*", "*leaves_as_before*"), OLDER),
     **dict.fromkeys(("*Capability*", "*resolve_impl*", "*_memo_key*", "*discover*", "*dispatch*", "*OpImpl*"), CHOICE),
     **dict.fromkeys(("*DTensor*", "*dtensor*"), "tensors spread over devices are not drawn"),
     **dict.fromkeys(
@@ -93,6 +93,17 @@ def beyond(place: str, limit: str) -> None:
     """NotImplementedError where this release's documents of an autograd function name the limit that is passed."""
     if limit in (found(place).forward.__doc__ or ""):
         raise NotImplementedError(f"this release of liger-kernel documents {limit} in {place}")
+
+
+def permits(place: str, **settings: Any) -> None:
+    """AssertionError where this release's module refuses these settings, which its autograd function does not look at.
+
+    NotImplementedError where this release lacks the module.
+    """
+    try:
+        found(place, "transformers")(**settings)
+    except ImportError as error:
+        raise NotImplementedError(f"this release of liger-kernel cannot import {place}") from error
 
 
 def layer(place: str, parameters: dict[str, Any], *inputs: Any, **settings: Any) -> Any:

@@ -1,7 +1,7 @@
 """Losses of liger-kernel. Interesting: vocabularies beside a block, every reduction with cotangents of its own."""
 
 import torch
-from _liger import CHOICE, DEVICE, MODULES, UNREACHED, applied, layer, liger, one_dtype
+from _liger import CHOICE, DEVICE, MODULES, UNREACHED, applied, layer, liger, one_dtype, permits
 
 from fuzz import indices, option, size, tensor
 
@@ -168,7 +168,7 @@ def linear_cross_entropy_reference(
 @liger(
     x=tensor(N, H), weight=tensor(V, H), bias=tensor(V) | None, scaled=option(False, True),
     accumulator=option(None, "float32"), chunk=option(1, 4), tokens=option(False, True),
-    reference=linear_cross_entropy_reference, **OPTIONS,
+    reference=linear_cross_entropy_reference, imports=MODULES, **OPTIONS,
 )  # fmt: skip
 def liger_fused_linear_cross_entropy(
     x, weight, bias, labels, ignored, class_weight, reduction, softcap, scaled, accumulator, chunk, extras, tokens, **given
@@ -176,6 +176,7 @@ def liger_fused_linear_cross_entropy(
     """A linear layer and cross entropy, whose gradients are made in the forward."""
     one_dtype(x, weight, bias)
     some_counted(labels, ignored)
+    permits("fused_linear_cross_entropy:LigerFusedLinearCrossEntropyLoss", reduction=reduction)
     value = applied(
         "fused_linear_cross_entropy:LigerFusedLinearCrossEntropyFunction", _input=x, weight=weight, target=labels,
         bias=bias, ce_weight=moderate(class_weight), ignore_index=ignored, reduction=reduction, softcap=softcap or None,

@@ -56,6 +56,23 @@ def test_what_a_release_documents_narrower_is_refused(helpers: ModuleType) -> No
         helpers.beyond("norm:Norm", "open interval (0, 1)")
 
 
+def test_what_a_module_of_a_release_refuses_is_refused(helpers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(reduction: str) -> None:
+        assert reduction in {"mean", "sum"}, "reduction must be 'mean' or 'sum'"
+
+    def import_module(name: str) -> SimpleNamespace:
+        if name != "liger_kernel.transformers.loss":
+            raise ImportError("transformers has no name of that kind any more")
+        return SimpleNamespace(Loss=loss)
+
+    monkeypatch.setattr(helpers, "importlib", SimpleNamespace(import_module=import_module))
+    helpers.permits("loss:Loss", reduction="mean")
+    with pytest.raises(AssertionError, match="must be 'mean' or 'sum'"):
+        helpers.permits("loss:Loss", reduction="none")
+    with pytest.raises(NotImplementedError, match="cannot import broken:Loss"):
+        helpers.permits("broken:Loss", reduction="mean")
+
+
 @pytest.mark.parametrize("asked", [{"scaled": False}, {"scale": 1.0}, {"in_place": True}, {"in_place": False}])
 def test_what_leaves_the_value_as_it_was_is_left_out(helpers: ModuleType, asked: dict[str, Any]) -> None:
     assert helpers.applied("norm:Norm", x=3, **asked) == (3,)
