@@ -20,7 +20,7 @@ from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.model.oracle_specs import AUTOGRAD
+from fuzz.model.oracle_specs import AUTOGRAD, BOUNDS
 from fuzz.oracles.autograd import graph_contexts
 from fuzz.run.replay import Servers, load_target_of, open_triage, reproduces
 from fuzz.run.setup import start_worker_server
@@ -49,11 +49,17 @@ def show(entry: Entry, name: str, loaded: Target, servers: Servers) -> str:
     with open_triage(entry, name, loaded, BACKEND, servers) as triage:
         report = triage.examine(entry.case, finding.oracle, clean=True)
     again = report.finding_of(finding.oracle)
-    if again and again.shares_output(finding):
+    if again and (again.shares_output(finding) or is_same_harm(again, finding)):
         return DISAGREES
     if again and finding.oracle == AUTOGRAD.name and comes_first(again, finding, loaded, entry.case):
         return f"not examined: {one_line(again.message)}"
     return AGREES if examines(report, finding.oracle) else f"not examined: {report.outcome}"
+
+
+def is_same_harm(one: Finding, other: Finding) -> bool:
+    """Whether both do the same to memory: kernels of two releases may call the same tensor otherwise."""
+    symptoms = {BOUNDS.symptom_class(finding.symptom) for finding in (one, other)}
+    return one.oracle == other.oracle == BOUNDS.name and len(symptoms) == 1
 
 
 def comes_first(one: Finding, other: Finding, target: Target, case: Case) -> bool:

@@ -16,7 +16,7 @@ from bugs import wrong_value
 from benchmarks.archaeology.__main__ import to_finish, work
 from benchmarks.archaeology.code import digest
 from benchmarks.archaeology.plan import Period, chains, draw_third, neighbours, periods, searched, steps
-from benchmarks.archaeology.replay import comes_first
+from benchmarks.archaeology.replay import comes_first, is_same_harm
 from benchmarks.archaeology.run import EXPLAIN, Failed, Workshop, choose_repaired
 from benchmarks.archaeology.search import MOST_ALIKE, MOST_OF_SIGN, Keeper
 from benchmarks.archaeology.stand_ins import Finder
@@ -365,3 +365,18 @@ def test_a_graph_after_the_first_that_disagrees_is_not_examined(
     case: Any = SimpleNamespace(last=SimpleNamespace(arguments=inputs))
     was, now = (Finding("autograd", ("dx",), symptom, message) for symptom, message in (old, new))
     assert comes_first(now, was, target, case) == hidden
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (("bounds", "stray-read"), ("bounds", "stray-read"), True),
+        (("bounds", "stray-read"), ("bounds", "unwritten"), False),
+        (("accuracy", "value"), ("accuracy", "value"), False),
+    ],
+)
+def test_a_tensor_that_a_release_calls_otherwise_repairs_nothing(
+    old: tuple[str, str], new: tuple[str, str], same: bool
+) -> None:
+    was, now = Finding(old[0], ("gk",), old[1], ""), Finding(new[0], ("g",), new[1], "")
+    assert is_same_harm(now, was) == same and not now.shares_output(was)
