@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history archaeology random-kernels libraries triton-tests tutorials scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-set referee-scripts FORCE
+.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history archaeology random-kernels libraries triton-tests tutorials scoreboard mutations honest gpuemu versions campaign faults attacks self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-set referee-scripts FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -161,6 +161,10 @@ faults: $(STAMP)
 	@$(if $(ARGS),,$(VENV)/bin/python benchmarks/reliability/write_kills.py --times 50)
 	@$(if $(ARGS),,$(VENV)/bin/python benchmarks/reliability/write_kills.py --times 50 --postgres)
 	@$(VENV)/bin/python benchmarks/reliability/hostile_entries.py --write docs/reliability.md
+
+# Attacks on every surface, each with what it means to hold: make attacks ARGS="--only service --jobs 4"
+attacks: $(STAMP)
+	@$(VENV)/bin/python -m benchmarks.attacks --write docs/reliability.md $(ARGS)
 
 # By how much 40 runs exceed their --seconds beside other work: half an hour. The table goes into the document.
 overrun: $(STAMP)

@@ -2,7 +2,7 @@
 
 python -m benchmarks.attacks [--only TEXT ..] [--jobs N] [--list] [--write FILE]
 
-Exit code 1 where an attack fell. The table goes between the marks of a document by --write.
+Exit code 1 where an attack fell. The table goes between the marks of a document by --write, but not with --only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None, attacks: Sequence[Attack] | Non
     results = make_attacks(chosen, options.jobs, show)
     text = attack_table(results, describe_run(time.monotonic() - start, options.jobs))
     print(text)
-    if options.write:
+    if options.write and not options.only:
         replace_between_marks(options.write, "attacks", text)
     return int(any(result.state == FELL for result in results))
 

@@ -75,7 +75,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "garbage": ("npz", lambda: bytes(range(256)) * 100, "every byte"),
     "not_a_dict": ("pt", lambda: torch_file(ONE), "a tensor instead of a dict"),
     "no_calls": ("pt", lambda: torch_file([]), "no calls"),
-    "many_calls": ("pt", lambda: torch_file([dict(x=ONE)] * 5000), "5,000 calls"),
+    "many_calls": ("pt", lambda: torch_file([dict(x=ONE)] * 500), "500 calls"),
     "other_names": ("pt", lambda: torch_file({"\x1b[2J": ONE}), "a tensor that is named by escape sequences"),
     "numbers_for_names": ("pt", lambda: torch_file({0: ONE}), "a tensor that is named by a number"),
     "wrong_rank": ("pt", lambda: torch_file(dict(x=torch.ones(2, 2))), "a tensor of another rank"),
