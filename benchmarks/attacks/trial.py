@@ -20,7 +20,7 @@ from fuzz.escaping import printable_output
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 MARKER = "FUZZ_ATTACK"
 """The variable by which the processes of an attack are known."""
-LONGEST = 300.0
+LONGEST = 400.0
 """Seconds that one command may take: many times what it needs, as this machine may do much else."""
 MOST_OUTPUT = 64 << 20
 

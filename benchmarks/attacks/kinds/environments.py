@@ -155,7 +155,7 @@ def disk_that_is_full(trial: Trial) -> None:
         or trial.run("unshare", "-m", "sh", "-c", script, "sh", "true").code != 0
     ):
         raise NotPossibleError("no file system can be mounted here, which takes root")
-    arguments = ("run", "x.py", "--cases", 5, "--seconds", 60, "--backend", "cpu", "--corpus", "full/found")
+    arguments = ("run", "x.py", "--cases", 5, "--seconds", 300, "--backend", "cpu", "--corpus", "full/found")
     found(trial.fuzz(*arguments, via=("unshare", "-m", "sh", "-c", script, "sh")))
 
 

@@ -16,7 +16,7 @@ KIND = Kind("launchers that attack, by `fuzz run`")
 MODULES = (process, channel, state, results, output)
 ROOT = Path(__file__).parents[3]
 EARLIER = ROOT / "benchmarks" / "reliability" / "hostile.py"
-CASES, SECONDS = 12, 90
+CASES, SECONDS = 12, 300
 FILLS_MEMORY = "fills"
 """The launcher that takes as much memory as a run allows, half the machine's, from whatever else runs there."""
 

@@ -24,7 +24,7 @@ def double(x):
 '''
 BROKEN = TARGET.replace("dict(y=x * 2)\n", "dict(y=x * 2 + 1)\n")
 """The same, of which every case is wrong."""
-RUN = ("--cases", 5, "--seconds", 60, "--backend", "cpu", "--corpus", "found")
+RUN = ("--cases", 5, "--seconds", 300, "--backend", "cpu", "--corpus", "found")
 ESCAPES = r"\x1b]0;owned\x07\x1b[2J"
 GIB = 1 << 30
 REFUSED = {

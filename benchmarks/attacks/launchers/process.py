@@ -146,7 +146,7 @@ def is_interrupted_later(x):
         raise RuntimeError("an alarm of the launcher")
 
     signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
 
 
 @hostile("died")
