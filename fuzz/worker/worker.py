@@ -393,7 +393,9 @@ def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -
     try:
         close_files_but(*passed)
         exec(arguments[-1], {})
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        # Half a request comes of a command that has ended, or of too few files; it says so itself.
+        if not isinstance(error, EOFError):
+            traceback.print_exc()
     finally:
         os._exit(1)

@@ -136,6 +136,7 @@ def test_what_a_file_leaves_for_the_end_does_not_keep_the_command(tmp_path: Path
     ("limit", "most", "said"),
     [
         (resource.RLIMIT_NOFILE, 10, "Too many open files"),
+        (resource.RLIMIT_NOFILE, 20, "Too many open files"),
         (resource.RLIMIT_FSIZE, 0, "File too large"),
         (resource.RLIMIT_AS, 500 << 20, "failed to map segment"),
     ],

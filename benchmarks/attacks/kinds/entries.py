@@ -11,6 +11,7 @@ import time
 
 from benchmarks.attacks.attack import ONE_LINE, FellError, Kind, NotPossibleError
 from benchmarks.attacks.kinds.entry_texts import BASE, with_digest
+from benchmarks.attacks.kinds.target_files import TARGET
 from benchmarks.attacks.trial import Trial, require
 from fuzz import corpus
 from fuzz.errors import FuzzError
@@ -236,8 +237,8 @@ def pytest_of_hostile_files(trial: Trial) -> None:
     put(trial, "b\n\x1b[2J", "x")
     (trial.work / "corpus" / "gelu_bw" / "zero.yaml").symlink_to("/dev/zero")
     os.mkfifo(trial.work / "corpus" / "gelu_bw" / "pipe.yaml")
-    trial.write("kernels/fuzz_leaves.py", "import os\nfrom fuzz import target\nos._exit(0)\n")
-    trial.write("kernels/fuzz_fails.py", "from fuzz import target\nraise RuntimeError('\x1b[2J')\n")
+    trial.write("kernels/fuzz_leaves.py", f"{TARGET}\nimport os\nos._exit(0)\n")
+    trial.write("kernels/fuzz_fails.py", f"{TARGET}\nraise RuntimeError('\x1b[2J')\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--fuzz-cases=3", "--fuzz-backend=cpu"]
     answer = trial.run(*command, "--fuzz-corpus=corpus", "corpus", "kernels")
     text = answer.out + answer.err

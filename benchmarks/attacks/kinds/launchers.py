@@ -34,15 +34,17 @@ def run_launcher(trial: Trial, launcher: Launcher) -> None:
         require(LINE in launcher.allowed, f"refused: {answer.complaints[0]}")
     else:
         symptoms = [finding["symptom"] for finding in answer.json["findings"]]
-        require(len(symptoms) <= 1, f"several findings: {symptoms}")
-        require((symptoms or [NONE])[0] in launcher.allowed, f"came of it: {symptoms or NONE}")
+        require(len(symptoms) == len(set(symptoms)), f"several findings of one kind: {symptoms}")
+        require(
+            {*symptoms} <= {*launcher.allowed} and (symptoms or NONE in launcher.allowed), f"came of it: {symptoms}"
+        )
         require(answer.json["cases"] == CASES, f"of {CASES} cases {answer.json['cases']} ran")
     require(trial.note.exists() or launcher.file == EARLIER, "the attack was not made")
 
 
 def add(launcher: Launcher) -> None:
     ends = {NONE: "no finding", LINE: "one line and exit code 2"}
-    what = " or ".join(ends.get(one, f"one finding, `{one}`") for one in launcher.allowed)
+    what = ", or ".join(ends.get(one, f"one finding, `{one}`") for one in launcher.allowed)
     holds = f"{what}; the other cases run, and no process is left"
     KIND.add(launcher.name, launcher.what, holds, partial(run_launcher, launcher=launcher))
 
