@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     target_code.prepare_with(partial(supervise, complain))
     code = exit_code(sys.argv[1:] if arguments is None else arguments)
     note_end(code)
+    # There is nothing left that a further Ctrl-C could end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()

@@ -20,6 +20,8 @@ WIDTH = 64
 BATCHES = (1, 16, 128, 1024)
 SEED_STRIDE = 64
 """From one layer's seeds to the next one's: more than a target has arguments."""
+MOST_LAYERS = 10_000
+"""Layers whose outputs are kept and compared, at most."""
 MAX_ELEMENTS = 1 << 22
 """Elements of the largest tensor."""
 
@@ -114,6 +116,8 @@ def make_plan(
     remaining = dict(settings or {})
     if layers < 1 or not batches or min(batches) < 1:
         raise UsageError("--layers and --batches must be at least 1")
+    if layers > MOST_LAYERS:
+        raise UsageError(f"--layers must be at most {MOST_LAYERS}")
     rows = next(dim for dim in target.sizes if dim.name == batch)
     for size in batches:
         if rows.clamp(size) != size:

@@ -384,7 +384,7 @@ def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int])
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
-    """Does in a fork of this process what a new Python would do with the arguments `-c PROGRAM`; its number."""
+    """Does in a fork of this process what a new Python would do: its number. Half a request ends it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         number = os.fork()
@@ -392,10 +392,9 @@ def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -
         return number
     try:
         close_files_but(*passed)
-        exec(arguments[-1], {})
-    except Exception as error:
-        # Half a request comes of a command that has ended, or of too few files; it says so itself.
-        if not isinstance(error, EOFError):
-            traceback.print_exc()
+        with suppress(EOFError):
+            exec(arguments[-1], {})
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(1)

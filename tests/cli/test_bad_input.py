@@ -77,6 +77,7 @@ ARGUMENTS = [
     (("run", "gelu_bw", "--cases", "-1"), ("--cases must be more than 0",)),
     (("run", "gelu_bw", "--max-findings", "0"), ("--max-findings must be more than 0",)),
     (("run", "gelu_bw", "--workers", "0"), ("--workers must be at least 1",)),
+    (("drift", "feed_forward", "--layers", "9" * 30), ("--layers must be at most 10000",)),
     (("run", "gelu_bw", "--seed", "-1"), ("--seed must not be negative",)),
     (("run", "gelu_bw", "--cases", "many"), ("'--cases'", "valid int")),
     (("run", "gelu_bw", "--colour"), ("No such option: --colour",)),

@@ -80,6 +80,13 @@ def test_what_a_file_prints_is_escaped_and_no_result(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr and "seed 0" in done.stderr
 
 
+def test_an_interrupt_as_a_command_ends_changes_nothing(tmp_path: Path) -> None:
+    interrupts = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "mine.py").write_text(DOUBLE + interrupts)
+    done = run_fuzz(tmp_path, "run", "mine.py", "--cases", "1", "--backend", "cpu")
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+
+
 def test_a_command_ends_with_its_supervisor_and_as_others_end_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os, time\nopen(str(os.getpid()), 'w')\ntime.sleep(600)\n")
     for number in (signal.SIGKILL, signal.SIGTERM):

@@ -72,7 +72,6 @@ LIMITS = {
     "little_address_space": (resource.RLIMIT_AS, 600 * MIB, "600 MiB of address space"),
     "files": (resource.RLIMIT_NOFILE, 32, "32 open files"),
     "few_files": (resource.RLIMIT_NOFILE, 10, "10 open files"),
-    "file_size": (resource.RLIMIT_FSIZE, 0, "files that cannot grow"),
     "processor_time": (resource.RLIMIT_CPU, 1, "one second of the processor"),
     "stack": (resource.RLIMIT_STACK, 256 << 10, "a stack of 256 KiB"),
     "locked_memory": (resource.RLIMIT_MEMLOCK, 0, "no locked memory"),
@@ -93,6 +92,17 @@ def run_limited(trial: Trial, which: int, most: int) -> None:
 for _name, (_which, _most, _how) in LIMITS.items():
     _holds = f"what is wrong is found, or {ONE_LINE}; of time and stack the system may end it"
     KIND.add(f"limit_of_{_name}", f"Runs a target with {_how}.", _holds, partial(run_limited, which=_which, most=_most))
+
+
+@KIND.attack(f"what is wrong is found, or {ONE_LINE}")
+def limit_of_file_size(trial: Trial) -> None:
+    """Runs a target with files that cannot grow, and reads what it says by a pipe."""
+    if shutil.which("bash") is None:
+        raise NotPossibleError("there is no bash")
+    trial.write("x.py", BROKEN)
+    script = '(ulimit -f 0; exec "$@") 2> >(cat >&2)'
+    found(trial.fuzz("run", "x.py", *RUN, via=("bash", "-c", script, "bash")))
+
 
 STREAMS = {
     "output_closed": 'exec "$@" >&-',
