@@ -49,6 +49,21 @@ def test_a_plan_that_ends_the_process_costs_nothing_else(gelu: Target, case: Cas
     assert process.stopped
 
 
+def test_it_closes_where_a_launcher_put_a_file_in_the_place_of_its_folder(gelu: Target, case: Case) -> None:
+    folders = list[Path]()
+
+    def start(folder: Path) -> Any:
+        folders.append(folder)
+        return Scripted([case])
+
+    engine = AtherisEngine(gelu, 0, start)
+    engine.propose()
+    folders[0].rmdir()
+    folders[0].write_text("no folder")
+    engine.close()
+    folders[0].unlink()
+
+
 def test_where_it_is_not_installed_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atheris_engine, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"^engine atheris needs the package atheris: pip install .*\[atheris\]'$"):

@@ -73,7 +73,10 @@ class AtherisEngine:
     _requested: int = 0
     _replacements: int = 0
     _proposed: int = 0
-    _folder: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory("-fuzz"))
+    # A launcher may have put anything in the folder's place.
+    _folder: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory("-fuzz", ignore_cleanup_errors=True)
+    )
 
     def __post_init__(self) -> None:
         self.random = RandomEngine(self.target, self.seed, "atheris")
