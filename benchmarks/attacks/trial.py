@@ -102,12 +102,13 @@ class Trial:
     def start(
         self, *command: object, environment: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Starts a program in a session of its own."""
+        """Starts a program in a session of its own, which SIGHUP ends even where `nohup` started the attacks."""
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [os.fsencode(str(part)) for part in command],
             cwd=cwd or self.work,
             env={**self.environment, **(environment or {})},
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             **{"stdin": subprocess.DEVNULL, **options},
         )
         self.started.append(process)
