@@ -102,13 +102,12 @@ class Trial:
     def start(
         self, *command: object, environment: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Starts a program in a session of its own, which SIGHUP ends even where `nohup` started the attacks."""
+        """Starts a program in a session of its own."""
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [os.fsencode(str(part)) for part in command],
             cwd=cwd or self.work,
             env={**self.environment, **(environment or {})},
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             **{"stdin": subprocess.DEVNULL, **options},
         )
         self.started.append(process)

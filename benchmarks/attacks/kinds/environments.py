@@ -240,7 +240,9 @@ def signalled(trial: Trial, numbers: tuple[signal.Signals, ...]) -> Answer:
     trial.write("x.py", TARGET.replace("    return", "    open('begun', 'w')\n    return"))
     with (trial.work / "out").open("w+b") as out, (trial.work / "err").open("w+b") as err:
         arguments = ("run", "x.py", "--seconds", 120, "--backend", "cpu", "--corpus", "found", "--json")
-        process = trial.start(FUZZ, *arguments, stdout=out, stderr=err)
+        # Under `nohup` a run rightly ignores SIGHUP.
+        heed = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
+        process = trial.start(FUZZ, *arguments, stdout=out, stderr=err, preexec_fn=heed)
         until = time.monotonic() + 90
         while not (trial.work / "begun").exists() and time.monotonic() < until:
             time.sleep(0.05)
