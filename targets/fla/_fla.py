@@ -108,7 +108,7 @@ def found(place: str) -> Any:
 
 
 def time_first(function: Any) -> Any:
-    """A function told to take time before heads, where it takes heads first unless it is told otherwise."""
+    """A function that takes time before heads, also where its default is `head_first=True`."""
     given = inspect.signature(function).parameters.get("head_first") if inspect.isfunction(function) else None
     if given is None or given.default is not True:
         return function

@@ -375,50 +375,20 @@ def test_a_kernel_that_waits_for_a_lock_forever_hangs(tmp_path: Path) -> None:
         assert crash_outcome(worker, Examine(case)) == Hung(5.0)
 
 
-ENDS = """
+BLAMED = """
 import os
 from fuzz import size, target, tensor
 
 N, CALLED = size("N", 1, 8), []
 
 
-def reference(x):
-    if len(x) == 7 or CALLED:
-        os._exit(4)
-    return dict(y=x * 2)
-
-
-@target(x=tensor(N), reference=reference)
-def doubles(x):
-    CALLED.extend(range(len(x) // 8))
-    return dict(y=x * 2)
-"""
-
-
-def test_a_reference_that_ends_its_process_is_blamed_where_it_does_so_without_the_kernel(tmp_path: Path) -> None:
-    path = tmp_path / "ends.py"
-    path.write_text(ENDS)
-    with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
-        for size in (7, 8):
-            case = Case("doubles", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
-            crash = worker.call(Examine(case))
-            assert crash == WorkerCrash(Died("exit status 4"), "the target's reference")
-            if size == 8:
-                assert report_of_crash(crash, case, worker) == report_of_outcome(crash.outcome)
-                continue
-            with pytest.raises(TargetError, match="^the target's reference ends the process that calls it at {'N': 7}"):
-                report_of_crash(crash, case, worker)
-
-
-FAILS = """
-from fuzz import size, target, tensor
-
-N, CALLED = size("N", 1, 8), []
+def fail():
+    raise RuntimeError("no reference")
 
 
 def reference(x):
     if len(x) == 7 or CALLED:
-        raise RuntimeError("no reference")
+        {how}
     return dict(y=x * 2)
 
 
@@ -427,22 +397,29 @@ def doubles(x):
     CALLED.extend(range(len(x) // 8))
     return dict(y=x * 2)
 """
+ENDED = WorkerCrash(Died("exit status 4"), "the target's reference")
+ENDS = "^the target's reference ends the process that calls it at {'N': 7}"
+FAILS = "^target 'doubles': its reference fails at {'N': 7}: RuntimeError: no"
 
 
-def test_a_reference_that_fails_is_blamed_where_it_does_so_without_the_kernel(tmp_path: Path) -> None:
-    path = tmp_path / "fails.py"
-    path.write_text(FAILS)
+@pytest.mark.parametrize(
+    ("how", "expected", "error", "text"),
+    [("os._exit(4)", ENDED, TargetError, ENDS), ("fail()", WorkerCrash(REFERENCE_FAILED), UsageError, FAILS)],
+)
+def test_a_reference_is_blamed_where_it_ends_or_fails_without_the_kernel(
+    tmp_path: Path, how: str, expected: WorkerCrash, error: type[Exception], text: str
+) -> None:
+    path = tmp_path / "blamed.py"
+    path.write_text(BLAMED.format(how=how))
     with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
         for size in (7, 8):
             case = Case("doubles", (Call({"N": size}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
             crash = worker.call(Examine(case))
-            assert crash == WorkerCrash(REFERENCE_FAILED)
+            assert crash == expected
             if size == 8:
-                assert report_of_crash(crash, case, worker) == report_of_outcome(REFERENCE_FAILED)
+                assert report_of_crash(crash, case, worker) == report_of_outcome(expected.outcome)
                 continue
-            with pytest.raises(
-                UsageError, match="^target 'doubles': its reference fails at {'N': 7}: RuntimeError: no"
-            ):
+            with pytest.raises(error, match=text):
                 report_of_crash(crash, case, worker)
 
 
