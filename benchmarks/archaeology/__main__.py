@@ -60,6 +60,19 @@ def target_periods(releases: list[str], probes: list[list[Found]]) -> dict[str, 
     return {text: periods(releases, having) for text, having in sorted(codes.items())}
 
 
+def release_pairs(releases: list[str], probed: list[Found]) -> list[Pair]:
+    """The pairs of neighbours among the releases that hold at least one target.
+
+    A release whose probe failed counts as one, so that the pairs that a seed draws do not depend on the failure.
+    """
+    holding = [
+        release
+        for release, one in zip(releases, probed, strict=True)
+        if "error" in one or not all(line["absent"] for line in one["lines"])
+    ]
+    return neighbours(holding)
+
+
 def put_errors(done: list[Found | None]) -> None:
     """Prints the most frequent errors of what was done; it is done again the next time."""
     errors = Counter(one["error"] for one in done if isinstance(one, dict) and "error" in one)
@@ -150,7 +163,7 @@ def main() -> int:
     put_errors(probed)
     probes = [one.get("lines", []) for one in probed]
     plan = target_periods(releases, probes)
-    pairs = neighbours(releases)
+    pairs = release_pairs(releases, probed)
     third = draw_third(pairs, options.seed)
     pairs = third if options.pairs == "third" else pairs
     work(workshop, plan, pairs, options.seed)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bugs import wrong_value
 
-from benchmarks.archaeology.__main__ import to_finish, work
+from benchmarks.archaeology.__main__ import release_pairs, to_finish, work
 from benchmarks.archaeology.code import digest
 from benchmarks.archaeology.plan import Period, chains, draw_third, neighbours, periods, searched, steps
 from benchmarks.archaeology.replay import comes_first, is_same_harm
@@ -108,6 +108,18 @@ def test_a_third_is_drawn_by_the_seed() -> None:
     pairs = neighbours(range(31))
     assert len(draw_third(pairs, 0)) == 10
     assert draw_third(pairs, 0) == draw_third(pairs, 0) != draw_third(pairs, 1)
+
+
+def test_no_pair_has_a_release_without_a_target() -> None:
+    lacks, has = {"absent": "no mean"}, {"absent": ""}
+    probed = [
+        {"lines": [has]},
+        {"lines": [lacks]},
+        {"lines": [lacks, has]},
+        {"error": "it was too slow"},
+        {"lines": []},
+    ]
+    assert release_pairs(list(RELEASES), probed) == [("a==1", "a==3"), ("a==3", "a==4")]
 
 
 def finding(**changed: Any) -> dict[str, Any]:
