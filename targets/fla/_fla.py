@@ -128,6 +128,12 @@ def documents(place: str, term: str) -> None:
         raise NotImplementedError(f"this release of fla-core documents no {term} in {place}")
 
 
+def checks(place: str, condition: str) -> None:
+    """NotImplementedError where no code of a function's module checks a condition: its callers have to see to it then."""
+    if condition not in inspect.getsource(importlib.import_module(found(place).__module__)):
+        raise NotImplementedError(f"this release of fla-core checks no {condition} in {place}")
+
+
 def uncompiled(place: str) -> None:
     """Takes a module's function as it was before torch.compile, which insists on compiling some of them."""
     function = found(place)

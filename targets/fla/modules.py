@@ -1,7 +1,7 @@
 """Norms, gates, convolutions and rotary embeddings of fla-core. Interesting: strides of the upstream gradient."""
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import checks, flash, found, one_dtype
 from _rows import Unit
 from torch.nn import functional
 
@@ -237,8 +237,10 @@ def fla_rotary(x, cos, sin, starts, padding, interleaved, offset, inplace, ragge
         raise ValueError("sequences one after the other begin at one place")
     if offset is not None and offset + x.shape[1] > len(cos):
         raise ValueError("the tables are too short")
-    function = found("modules.rotary.ops:rotary_embedding")
-    y = function(
+    place = "modules.rotary.ops:rotary_embedding"
+    if offset is None and padding:
+        checks(place, ">= 0")  # Where there is no such check, the layers of that release give no place before 0.
+    y = found(place)(
         x, cos.detach(), sin.detach(), interleaved=interleaved, inplace=inplace,
         seqlen_offsets=starts - padding if offset is None else offset, cu_seqlens=ends if ragged else None,
     )  # fmt: skip

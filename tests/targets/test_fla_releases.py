@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,3 +89,30 @@ def test_a_release_that_takes_heads_first_is_told_that_time_is(monkeypatch: pyte
         _fla.takes("ops:f", "cu_seqlens")
     assert _fla.found("ops:g") is swallowing
     del sys.modules["_fla"]
+
+
+def test_a_place_that_a_kernel_does_not_guard_is_left_to_its_callers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "guarded.py").write_text("def f(place):\n    return place >= 0\n")
+    (tmp_path / "unguarded.py").write_text("def f(place):\n    return place < 9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(TARGETS)
+    monkeypatch.setitem(sys.modules, "fla", ModuleType("fla"))
+    monkeypatch.delitem(sys.modules, "_fla", raising=False)
+    import _fla
+
+    functions = {name: importlib.import_module(name).f for name in ("guarded", "unguarded")}
+    monkeypatch.setattr(_fla, "found", functions.get)
+    _fla.checks("guarded", ">= 0")
+    with pytest.raises(NotImplementedError, match="checks no >= 0 in unguarded"):
+        _fla.checks("unguarded", ">= 0")
+    for name in ("_fla", *functions):
+        del sys.modules[name]
+
+
+def test_the_newest_release_is_asked_for_places_before_a_table() -> None:
+    if (spec := find_spec("fla")) is None or not spec.submodule_search_locations:
+        pytest.skip("fla-core is not installed")
+    (folder,) = spec.submodule_search_locations
+    assert ">= 0" in Path(folder, "modules", "rotary", "ops.py").read_text("utf-8")
