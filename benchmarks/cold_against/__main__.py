@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import signal
 import subprocess
 import time
@@ -48,9 +49,13 @@ PLANTED_OF = ("layernorm_bw", "gelu_bw")
 IMPORTS = "import torch, triton"
 
 
-def last_line(process: subprocess.Popen[str]) -> Any:
-    """The JSON value in the last line that a process prints; {} where it prints none."""
-    output, _ = process.communicate()
+def last_line(process: subprocess.Popen[str], seconds: float | None = None) -> Any:
+    """The JSON value in the last line that a process prints; {} where it prints none. It is killed after `seconds`."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
     lines = [line for line in output.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {}
 
@@ -136,7 +141,9 @@ def first_finding(
         if any(may_be(bug, path) for path in Path(folder, "findings").rglob("*.yaml")):
             running.send_signal(signal.SIGINT)
             break
-    found = [one for one in last_line(running).get("findings", []) if may_be(bug, Path(folder, one["path"]))]
+    # A case that is under way, or that is shrunk, may go on for long after the time has ended.
+    ended = last_line(running, end + seconds - time.monotonic())
+    found = [one for one in ended.get("findings", []) if may_be(bug, Path(folder, one["path"]))]
     if bug.fixed and found:
         fixed = Side(side.tree, where[bug.package, bug.fixed])
         paths = [one["path"] for one in found]

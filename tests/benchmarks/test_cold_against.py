@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 from benchmarks.cold import CHILD
+from benchmarks.cold_against.__main__ import last_line
 from benchmarks.cold_against.sides import ROOT, Side, pairs
 
 
@@ -44,3 +46,9 @@ def test_the_launches_that_compile_are_measured(tmp_path):
 def test_cases_and_processor_seconds_of_plans_are_measured(tmp_path):
     measured = measured_by_child("rates", tmp_path)
     assert measured["cases"] > 0 and measured["seconds"] > 0
+
+
+def test_a_process_that_does_not_end_in_time_is_killed(tmp_path):
+    endless = Side(ROOT).start([0], str(tmp_path), "-c", "import time; time.sleep(600)")
+    assert last_line(endless, 0.1) == {}
+    assert endless.returncode == -signal.SIGKILL
