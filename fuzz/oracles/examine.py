@@ -54,7 +54,7 @@ from fuzz.worker.protocol import (
     WorkerConfig,
     report_of_outcome,
 )
-from fuzz.worker.system import POLITE, keep_freed_memory
+from fuzz.worker.system import ONE_THREAD, POLITE, keep_freed_memory
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerDeviation | Harm | LastResponse | None
 MOST_DISAGREEING = 8
@@ -75,6 +75,7 @@ def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
 
 def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
+    os.environ.update(ONE_THREAD)
     keep_freed_memory()
     with running(FILE):
         target = load(config.target)

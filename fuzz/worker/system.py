@@ -28,6 +28,8 @@ HUGE_PAGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
 MANY_FORKS = 16
 """A process of 270 MB that has forked so often would have saved by huge pages what they cost: with them, a fork and its
 end take a quarter of the processor's time."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variables for a process that workers are forked from: without them scipy, which libraries import, leaves threads."""
 HUGE_PAGES_ALLOWED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

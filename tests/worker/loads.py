@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import random
@@ -21,6 +22,7 @@ from fuzz.errors import UsageError
 from fuzz.worker.system import children
 
 MIB = 1 << 20
+PR_SET_NAME = 15
 LOADED: list[int] = []
 """The processes that have loaded, up to this one: its own number and those of the processes that it was forked from."""
 KEPT: list[object] = []
@@ -45,6 +47,19 @@ def load(name: str) -> None:
 
 def start_thread() -> None:
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def start_allocators_thread() -> None:
+    """What jemalloc starts, which pyarrow brings along."""
+
+    def wait() -> None:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, b"jemalloc_bg_thd")
+        named.set()
+        time.sleep(1000)
+
+    named = threading.Event()
+    threading.Thread(target=wait, daemon=True).start()
+    named.wait()
 
 
 def start_process() -> None:
@@ -95,6 +110,7 @@ LOADS: dict[str, Callable[[], object]] = {
     "imports": change_imports,
     "stops parent": stop_parent,
     "threads": start_thread,
+    "allocator": start_allocators_thread,
     "process": start_process,
     "daemon": daemonise,
     "file": lambda: KEPT.append(open(__file__)),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from processes import has_ended
 
+from fuzz.oracles.examine import load_launcher
+from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
 
 WITH_A_GPU = """
@@ -40,6 +42,12 @@ def test_torch_initialises_cuda_elsewhere() -> None:
     assert "AssertionError: [1]" in run_program("assert torch.cuda.is_available() and not asked, asked").stderr
 
 
+def test_a_library_that_a_target_imports_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
+    load_launcher(WorkerConfig("gelu_bw", None, "cpu"))
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
 PROGRAM = """
 import os
 from multiprocessing import forkserver
@@ -66,6 +74,8 @@ HUGE_PAGES = """
 import os
 from multiprocessing import forkserver
 from pathlib import Path
+from fuzz.oracles.examine import load_launcher
+from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
 from fuzz.worker.worker import Worker, {start}
 

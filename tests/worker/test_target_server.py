@@ -41,7 +41,7 @@ def server_pid(server: TargetServer) -> int:
     return int(address._forkserver_pid)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["nothing", "imports", "stops parent"])
+@pytest.mark.parametrize("name", ["nothing", "imports", "allocator", "stops parent"])
 def test_clean_workers_are_forked_from_one_process_that_has_loaded_the_target(name: str) -> None:
     with serving(name) as (server, worker):
         pids = [worker.call("pid")]

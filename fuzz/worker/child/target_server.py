@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import forkserver
@@ -26,6 +27,10 @@ from fuzz.worker.system import MANY_FORKS, children, use_huge_pages_after
 
 FILES, SERVE = "files", "serve"
 """The requests: for the files of what was loaded, and to fork workers from then on, which gets no response."""
+
+
+ALLOCATORS_THREADS = frozenset({"jemalloc_bg_thd"})
+"""Names of threads that an allocator ends where its process forks, and without which it goes on in the new one."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Traits:
         """Those of this process."""
         timers = tuple(map(signal.getitimer, (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)))
         below = *children(), *children(os.getppid())
-        state, threads = ProcessState.capture(), len(os.listdir("/proc/self/task"))
+        state, threads = ProcessState.capture(), sum(name not in ALLOCATORS_THREADS for name in _threads())
         return cls(
             threads, below, frozenset(_open_files()), frozenset(_shared_memory()), timers, state, random.getstate()
         )
@@ -132,6 +137,13 @@ class Traits:
             "it has seeded or used random": self.random != after.random,
         }
         return ", ".join(reason for reason, holds in reasons.items() if holds)
+
+
+def _threads() -> Iterator[str]:
+    """The names of this process's threads."""
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            yield (thread / "comm").read_text("utf-8", "replace").strip()
 
 
 def _open_files() -> Iterator[tuple[str, str]]:
