@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -150,13 +150,14 @@ def bug_row(label: str, bug: Bug) -> tuple[str, str]:
     return f"{label} ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits"
 
 
-def profile_table(result: Result) -> Table:
-    """Where the time went: the seconds of each activity, and their share of all."""
+def profile_table(result: Result) -> Group:
+    """Where the time went: the seconds of each activity, and their share of all; and why workers start slowly."""
     table = Table("activity", "seconds", "share", box=None, padding=(0, 2))
     total = sum(result.profile.values()) or 1.0
     for name, seconds in sorted(result.profile.items(), key=lambda item: -item[1]):
         table.add_row(name, f"{seconds:.2f}", f"{seconds / total:.1%}")
-    return table
+    reason = result.loaded_anew
+    return Group(table, Text(f"  each clean worker loads the target itself: {reason}")) if reason else Group(table)
 
 
 def cut_off_parts(result: Result) -> list[str]:

@@ -153,6 +153,7 @@ class Fuzzer:
                     running = pool.running
                     deadline.end_now()
                 queue.finish()
+            loaded_anew = server.given_up
             self.watcher.on_end(running)
             for bug in findings.saver.removed:
                 self.watcher.on_removed(bug)
@@ -162,7 +163,7 @@ class Fuzzer:
         profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
         profile["starting"] += server.seconds_loading
-        return replace(result, profile=profile, invalid_inputs=rejects.results)
+        return replace(result, profile=profile, invalid_inputs=rejects.results, loaded_anew=loaded_anew)
 
     @property
     def _takes_turns(self) -> bool:

@@ -22,6 +22,7 @@ class Result:
     was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
+    `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
     """
 
     options: RunOptions
@@ -36,6 +37,7 @@ class Result:
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
     invalid_inputs: InvalidInputs = InvalidInputs()
+    loaded_anew: str = ""
 
     def fails(self, *, only_new: bool = False) -> bool:
         """Whether a finding counts, or a new one if `only_new`.

@@ -79,6 +79,13 @@ def test_the_profile_names_what_took_longest_first() -> None:
     assert rows == [["activity", "seconds", "share"], ["compile", "3.00", "75.0%"], ["launch", "1.00", "25.0%"]]
 
 
+def test_the_profile_says_why_each_worker_loads_the_target_itself() -> None:
+    progress, text = watched()
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 4.0, loaded_anew="it has threads")
+    progress.console.print(profile_table(result))
+    assert text.getvalue().splitlines()[-1].strip() == "each clean worker loads the target itself: it has threads"
+
+
 def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     progress, text = watched()
     progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)

@@ -77,7 +77,7 @@ def make_handler(config: ServerConfig) -> Callable[[str], object]:
     load, _, function = config.load.partition(":")
     getattr(import_module(load), function)(config.config)
     if reason := before.difference(Traits.capture()) or _fork_reason():
-        raise UsageError(f"workers cannot be forked once the target is loaded: {reason}")
+        raise UsageError(f"a process that has loaded it cannot be forked: {reason}")
     _loaded = Imports.capture()
     # As what the server of workers has imported: it is never garbage, and to look through it copies shared memory.
     gc.freeze()
