@@ -108,6 +108,10 @@ class RealArithmetic(ABC):
     def require_order(self, x: Number, others: Iterable[Number]) -> None:
         """Raise `Undetermined` unless the order of x and each other finite number is known."""
 
+    def extreme(self, numbers: Sequence[Number], largest: bool) -> Number:
+        """The largest or least of finite numbers, or what encloses it where their order is not known."""
+        return max(numbers) if largest else min(numbers)
+
     @abstractmethod
     def to_integer(self, x: Number) -> int:
         """A finite number truncated."""
@@ -176,6 +180,11 @@ class RealArithmetic(ABC):
             self.check_deadline()
             out[index] = self.sum(rows[index].tolist())
         return out.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else out
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """Products (.., M, N) of matrices (.., M, K) and (.., K, N)."""
+        products = self.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+        return self.total(products, [products.ndim - 1])
 
     def rank(self, arrays: Sequence[Array]) -> tuple[list[torch.Tensor], list[Number]]:
         """(doubles in the order of the numbers, the numbers by rank). 0 is 0, infinities and NaN are themselves.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import cmp_to_key, partial
+from functools import cmp_to_key, partial, reduce
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
-from flint import arb, ctx
+from flint import arb, arb_mat, ctx
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
@@ -128,6 +129,21 @@ class BallArithmetic(RealArithmetic):
             self._remember(key, sum(infinite) if infinite else sum(terms, arb(0)), terms)
         return self._known[key][0]
 
+    def matmul(self, a: Array, b: Array) -> Array:
+        """The same by Arb's own product. A row and a column of the same numbers give the same number."""
+        if not a.size or not b.size or any(type(x) is not arb for part in (a, b) for x in part.reshape(-1).tolist()):
+            return super().matmul(a, b)
+        known: dict[tuple[int, int], Number] = {}
+        out = np.empty((*a.shape[:-1], b.shape[-1]), dtype=object)
+        rows, columns = _number_lines(a), _number_lines(np.swapaxes(b, -1, -2))
+        for place in np.ndindex(*a.shape[:-2]):
+            self.check_deadline()
+            product = arb_mat(a[place].tolist()) * arb_mat(b[place].tolist())
+            pairs = [(row, column) for row in rows[place].tolist() for column in columns[place].tolist()]
+            cells = zip(pairs, product.entries(), strict=True)
+            out[place] = object_array([known.setdefault(pair, cell) for pair, cell in cells], out.shape[-2:])
+        return out
+
     def bind(self, name: str) -> Callable[..., Number]:
         if name not in CHEAP:
             return partial(self._call_known, name)
@@ -217,6 +233,9 @@ class BallArithmetic(RealArithmetic):
             if not (x is other or x < other or x > other or (x.is_exact() and other.is_exact())):
                 raise Undetermined("two numbers are too close to compare")
 
+    def extreme(self, numbers: Sequence[Number], largest: bool) -> Number:
+        return reduce(arb.max if largest else arb.min, numbers)
+
     def to_integer(self, x: Number) -> int:
         return int(trunc(x).unique_fmpz())
 
@@ -236,6 +255,14 @@ class BallArithmetic(RealArithmetic):
     def to_mpf(self, array: Array) -> Array:
         """Midpoints as mpf; 0 where the ball contains it."""
         return object_array([_midpoint(x) for x in array.reshape(-1).tolist()], array.shape)
+
+
+def _number_lines(array: Array) -> np.ndarray[Any, Any]:
+    """(..) of the lines along the last axis of an array: lines of the same numbers have the same number."""
+    numbers: dict[tuple[int, ...], int] = {}
+    lines = array.reshape(-1, array.shape[-1]).tolist()
+    found = [numbers.setdefault(tuple(map(id, line)), len(numbers)) for line in lines]
+    return np.array(found).reshape(array.shape[:-1])
 
 
 def _compare_midpoints(a: tuple[Number, Number], b: tuple[Number, Number]) -> int:

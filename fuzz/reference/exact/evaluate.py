@@ -190,7 +190,11 @@ def _precisions(first: int, last: int) -> Iterator[int]:
 
 
 def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> ExactOutputs | None:
-    """Outputs that balls prove; None where no precision is enough, or half of the time."""
+    """Outputs that balls prove; None where no precision is enough, or half of the time.
+
+    Raises `Unadjudicated` where `quick` and that was too little for the first precision: mpmath, which takes longer and
+    needs two evaluations, would spend the other half in vain.
+    """
     from fuzz.reference.exact.ball_arithmetic import BallArithmetic
 
     deadline = start + seconds / 2
@@ -202,7 +206,7 @@ def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> Exa
             except Undetermined:
                 continue
             except Unadjudicated:
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline and not (quick and digits == BALL_DIGITS):
                     return None
                 raise
             negligible = NEGLIGIBLE32 if quick else NEGLIGIBLE if digits >= RELATIVE_DIGITS else None

@@ -14,8 +14,10 @@ import torch
 from mpmath import mp, mpf
 from torch import Tensor
 
+from fuzz.errors import Unadjudicated
+from fuzz.reference.exact import evaluate as exact_evaluation
 from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
-from fuzz.reference.exact.arithmetic import BINARY, UNARY, Undetermined
+from fuzz.reference.exact.arithmetic import BINARY, UNARY, RealArithmetic, Undetermined
 from fuzz.reference.exact.ball_arithmetic import BallArithmetic
 from fuzz.reference.exact.mpmath_arithmetic import MpmathArithmetic
 
@@ -140,3 +142,68 @@ def test_an_overflow_of_torch_is_not_taken_for_an_infinity() -> None:
 def test_a_function_of_the_author_is_confirmed_but_not_proven() -> None:
     found = evaluate_elementwise(lambda x: dict(y=mp.erfc(x)), dict(x=torch.tensor([3.0])))
     assert found.proof == "" and found.digits == 800
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_extremes_that_cannot_be_told_apart_are_enclosed(largest: bool) -> None:
+    """tanh(900) and tanh(950) are 1 but for 10^-782, and the largest of a row of other numbers is one of these."""
+
+    def formula(x: Tensor) -> Tensor:
+        saturated = torch.tanh(x).view(2, -1)
+        extreme = saturated.amax(-1, keepdim=True) if largest else -(-saturated).amin(-1, keepdim=True)
+        return (saturated - extreme).exp().sum(-1)
+
+    rows = [900.0, 950.0, 0.25, 0.5, 900.0, 0.25]
+    found = evaluate_exact(lambda x: {"y": formula(x)}, {"x": torch.tensor(rows, dtype=torch.float64)}, quick=True)
+    assert found.proof == "enclosure" and found.digits == 100
+    with mpmath.workdps(50):
+        small, large = (mp.exp(mp.tanh(x) - 1) for x in (0.25, 0.5))
+        for value, want in zip(found.values["y"], (2 + small, large + 1 + small), strict=True):
+            assert abs(value - want) < mpf(10) ** -25
+
+
+def test_where_an_extreme_lies_stays_undecided_among_numbers_that_cannot_be_told_apart() -> None:
+    found = evaluate(lambda x: torch.tanh(x).argmax() + x[0], 5000.0, 5001.0)
+    assert found.proof == ""
+
+
+def matrices(*shape: int) -> Any:
+    draw = random.Random(str(shape))
+    numbers = torch.tensor([draw.gauss(0, 1) for _ in range(math.prod(shape))])
+    return BallArithmetic().array(numbers.view(shape).tolist())
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_product_of_matrices_is_that_of_its_elements(batch: tuple[int, ...]) -> None:
+    balls = BallArithmetic()
+    a, b = matrices(*batch, 3, 5), matrices(*batch, 5, 4)
+    with balls.precision(100):
+        found, want = balls.matmul(a, b), RealArithmetic.matmul(balls, a, b)
+    assert found.shape == want.shape == (*batch, 3, 4)
+    pairs = list(zip(found.reshape(-1).tolist(), want.reshape(-1).tolist(), strict=True))
+    assert all(x == y and x.is_exact() for x, y in pairs)
+
+
+def test_products_of_the_same_rows_and_columns_are_the_same_numbers() -> None:
+    balls = BallArithmetic()
+    a, b = matrices(2, 3, 5), matrices(1, 5, 2)
+    a[1, 2], b = a[0, 0], b.repeat(2, 0)
+    found = balls.matmul(a, b)
+    assert found[1, 2, 0] is found[0, 0, 0] and found[1, 2, 1] is found[0, 0, 1]
+    assert found[1, 2, 0] is not found[0, 0, 1]
+
+
+def test_a_product_with_what_is_not_finite_is_torchs() -> None:
+    balls = BallArithmetic()
+    found = balls.matmul(balls.array([[math.inf, 1.0]]), balls.array([[2.0], [3.0]]))
+    assert found.tolist() == [[math.inf]]
+
+
+def test_mpmath_is_not_asked_in_vain_where_balls_took_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise AssertionError("mpmath was asked")
+
+    monkeypatch.setattr(exact_evaluation, "_agree", fail)
+    x = torch.tensor([0.5, 1.25], dtype=torch.float64)
+    with pytest.raises(Unadjudicated, match="the time is spent"):
+        evaluate_exact(lambda x: {"y": torch.lgamma(x.repeat(50_000))}, {"x": x}, seconds=0.1, quick=True)

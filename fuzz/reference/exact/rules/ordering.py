@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.exact.arithmetic import Array, Number, object_array
+from fuzz.reference.exact.arithmetic import Array, Number, Undetermined, object_array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
 __all__ = ["find_extreme", "register"]
@@ -28,6 +28,8 @@ WITH_ZERO = (
     "isfinite"
 ).split()
 """Operations that compare each number with zero only, or with nothing."""
+VALUES = "amax amin".split()
+"""Operations that give an extreme value, and not where it is: numbers that cannot be told apart enclose it."""
 LIMITS = ("other", "min", "max", "min_val", "max_val", "threshold", "value")
 """Their arguments that may be scalars to compare with."""
 
@@ -41,7 +43,13 @@ def compare(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
         name: mode.array(x) for name, x in given.items()
         if isinstance(x, Tensor) and x.dtype is not torch.bool or name in LIMITS and isinstance(x, int | float)
     }  # fmt: skip
-    _require_order(mode, func._schema.name.split("::")[1], arrays, given.get("dim"))
+    name = func._schema.name.split("::")[1]
+    try:
+        _require_order(mode, name, arrays, given.get("dim"))
+    except Undetermined:
+        if name not in VALUES:
+            raise
+        arrays = {"self": _join_extremes(mode, arrays["self"], given["dim"], name == "amax")}
     tensors, numbers = mode.arithmetic.rank(list(arrays.values()))
     for name, rank in zip(arrays, tensors, strict=True):
         given[name] = rank if isinstance(given[name], Tensor) else rank.item()
@@ -49,6 +57,19 @@ def compare(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     if isinstance(out, Tensor):
         return _from_ranks(mode, out, numbers)
     return tuple(_from_ranks(mode, t, numbers) for t in out) if isinstance(out, tuple | list) else out
+
+
+def _join_extremes(mode: ExactMode, array: Array, dim: Any, largest: bool) -> Array:
+    """The array with one number for all that may be the extreme of a row, which encloses it."""
+    arithmetic, joined = mode.arithmetic, array.reshape(-1).copy()
+    for places in _rows([np.arange(array.size, dtype=object).reshape(array.shape)], dim):
+        finite = [place for place in places if arithmetic.is_finite(joined[place])]
+        extreme = arithmetic.extreme([joined[place] for place in finite], largest) if finite else None
+        for place in finite:
+            x = joined[place]
+            if not (x < extreme if largest else x > extreme):
+                joined[place] = extreme
+    return joined.reshape(array.shape)
 
 
 def _from_ranks(mode: ExactMode, t: Tensor, numbers: Sequence[Number]) -> Any:

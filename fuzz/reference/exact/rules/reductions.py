@@ -78,9 +78,7 @@ def matmul(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
     added_axes = (-2,) * (a.ndim == 1) + (-1,) * (b.ndim == 1)
     a = a[None, :] if a.ndim == 1 else a
     b = b[:, None] if b.ndim == 1 else b
-    products = mode.arithmetic.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
-    out = mode.arithmetic.total(products, [products.ndim - 1])
-    return from_array(out.squeeze(added_axes))
+    return from_array(mode.arithmetic.matmul(a, b).squeeze(added_axes))
 
 
 def moments(as_deviation: bool, with_mean: bool) -> Rule:
