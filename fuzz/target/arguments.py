@@ -24,9 +24,9 @@ Numbers = NDArray[Any]
 class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
-    One that is `optional` may be None, one that is `contiguous` has no other strides. Where `option` names an option,
-    `chosen` has the shape for each of its choices. A kind of argument whose values
-    have a meaning of their own, such as indices, is a subclass.
+    One that is `optional` may be None, one that is `contiguous` has no other strides. Elements of one that the launcher
+    may write share no memory unless it is `overlapping`. Where `option` names an option, `chosen` has the shape for
+    each of its choices. A kind of argument whose values have a meaning of their own, such as indices, is a subclass.
     """
 
     shape: tuple[str, ...]
@@ -34,6 +34,7 @@ class TensorArgument:
     sizes: tuple[Size, ...] = field(default=(), compare=False)
     optional: bool = field(default=False, kw_only=True)
     contiguous: bool = field(default=False, kw_only=True)
+    overlapping: bool = field(default=False, kw_only=True)
     others: tuple[Shape, ...] = field(default=(), kw_only=True)
     runs: tuple[Sizes, ...] = field(default=(), kw_only=True)
     option: str = field(default="", kw_only=True)
@@ -81,9 +82,11 @@ class TensorArgument:
         """The shape, or the one that these options ask for."""
         return dict(self.chosen).get(options[self.option], shape) if self.option else shape
 
-    def legal_layout(self, layout: Layout) -> Layout:
-        """The layout, or the nearest one that the declaration allows."""
-        return Layout(offset=layout.offset) if self.contiguous else layout
+    def legal_layout(self, layout: Layout, *, written: bool = False) -> Layout:
+        """The layout, or the nearest one that the declaration allows of a tensor that the launcher may write or not."""
+        if self.contiguous:
+            return Layout(offset=layout.offset)
+        return replace(layout, expand=()) if written and not self.overlapping else layout
 
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The argument's values, changed as little as makes them legal for the dims and options of this call."""
@@ -124,16 +127,20 @@ def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Siz
     return Size(name, low, high, multiple_of)
 
 
-def tensor(*shape: Dim | Sizes, dtypes: Iterable[str] = (), contiguous: bool = False) -> TensorArgument:
+def tensor(
+    *shape: Dim | Sizes, dtypes: Iterable[str] = (), contiguous: bool = False, overlapping: bool = False
+) -> TensorArgument:
     """A tensor argument over named dims, with dtypes of its own where they differ from the target's.
 
-    A dim ``N | 1`` is full or 1; `sizes(..)` among the dims stand for as many as there are in the call.
+    A dim ``N | 1`` is full or 1; `sizes(..)` among the dims stand for as many as there are in the call. An argument of
+    `in_place` that is `overlapping` may have dims of stride 0.
     """
     plain, *others = spell_out(shape)
     runs = tuple(dim for dim in shape if isinstance(dim, Sizes))
     return TensorArgument(
-        plain, known_dtypes(dtypes), named_sizes(shape), contiguous=contiguous, others=tuple(others), runs=runs
-    )
+        plain, known_dtypes(dtypes), named_sizes(shape), contiguous=contiguous, overlapping=overlapping,
+        others=tuple(others), runs=runs,
+    )  # fmt: skip
 
 
 def by_option(name: str, shapes: Mapping[Scalar, TensorArgument]) -> TensorArgument:

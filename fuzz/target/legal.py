@@ -23,9 +23,10 @@ def make_legal(case: Case, target: Target) -> Case:
 
 def make_call_legal(call: Call, target: Target) -> Call:
     """The call with every argument legal; the same call where all are."""
+    writable = target.writable(call)
     for name, declared in target.tensors.items():
         if name in call.arguments:
-            call = with_legal_shape(call, name, declared)
+            call = with_legal_shape(call, name, declared, written=name in writable)
             value = call.arguments[name]
             values = declared.legal_values(value, call)
             if value.is_float and name in target.nonfinite:
@@ -37,12 +38,16 @@ def make_call_legal(call: Call, target: Target) -> Call:
     return call
 
 
-def with_legal_shape(call: Call, name: str, declared: TensorArgument) -> Call:
-    """The call with an argument or cotangent in a shape and layout that are declared; the same call where it is."""
+def with_legal_shape(call: Call, name: str, declared: TensorArgument, *, written: bool = False) -> Call:
+    """The call with an argument or cotangent in a shape and layout that are declared; the same call where it is.
+
+    Autograd expands cotangents (that of a sum, say), whoever writes over them. PyTorch writes no argument whose
+    elements share memory: one that the launcher may write, `written`, has one element at each place.
+    """
     value = call.tensors[name]
     shape = declared.legal_shape(value.shape, call.options)
     if shape != value.shape:
         value = with_shape(value, shape, call)
         call = call.with_argument(name, value)
-    layout = declared.legal_layout(value.layout)
+    layout = declared.legal_layout(value.layout, written=written)
     return call if layout == value.layout else call.with_argument(name, with_layout(value, layout, call))

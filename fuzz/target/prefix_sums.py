@@ -37,8 +37,8 @@ class PrefixSumArgument(TensorArgument):
     def expressions(self) -> tuple[str, ...]:
         return (*self.shape, self.total)
 
-    def legal_layout(self, layout: Layout) -> Layout:
-        return replace(super().legal_layout(layout), expand=())
+    def legal_layout(self, layout: Layout, *, written: bool = False) -> Layout:
+        return replace(super().legal_layout(layout, written=written), expand=())
 
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The numbers in order, none beyond the total; the first one is 0 and the last one the total."""

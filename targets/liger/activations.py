@@ -17,8 +17,8 @@ def swiglu_reference(a, b, gate, down):
 
 
 @liger(
-    a=tensor(M, S, N),
-    b=tensor(M, S, N),
+    a=tensor(M, S, N, overlapping=True),
+    b=tensor(M, S, N, overlapping=True),
     gate=option(1.0, 0.5),
     down=option(1.0, 2.0),
     in_place=("a", "b"),
@@ -57,8 +57,8 @@ def geglu_reference(a, b):
 
 
 @liger(
-    a=tensor(M, S, N),
-    b=tensor(M, S, N),
+    a=tensor(M, S, N, overlapping=True),
+    b=tensor(M, S, N, overlapping=True),
     in_place=("a", "b"),
     accumulate="inputs",
     reference=geglu_reference,

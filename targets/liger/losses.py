@@ -120,7 +120,7 @@ def cross_entropy(logits, labels, class_weight, ignored, reduction, softcap, ext
     return named(losses, reduction, penalty=penalty) | dict(best=best)
 
 
-@liger(logits=tensor(N, V), in_place=("logits",), reference=cross_entropy_reference, **OPTIONS)
+@liger(logits=tensor(N, V, overlapping=True), in_place=("logits",), reference=cross_entropy_reference, **OPTIONS)
 def liger_cross_entropy(logits, **options):
     """Cross entropy, which may put the gradient in the logits' place."""
     return cross_entropy(logits, **options)
@@ -133,7 +133,7 @@ def liger_cross_entropy_kept(logits, **options):
 
 
 @liger(
-    logits=tensor(N, V), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference, **OPTIONS
+    logits=tensor(N, V, overlapping=True), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference, **OPTIONS
 )  # fmt: skip
 def liger_cross_entropy_module(logits, labels, class_weight, ignored, reduction, softcap, extras, **settings):
     """The module of cross entropy, whose implementation is chosen for the device."""

@@ -17,7 +17,9 @@ TABLE = by_option("table", SHAPES)
 TABLES = dict(
     cos=TABLE, sin=TABLE, whole=option(True, False), table=option(*SHAPES), axis=option(1, 2), dims=(REST, GROUPS),
 )  # fmt: skip
-QUERIES, KEYS = tensor(B, GROUPS * HEADS, LENGTH, 2 * HALF + REST), tensor(B, HEADS, LENGTH, 2 * HALF + REST)
+QUERIES, KEYS = (
+    tensor(B, heads, LENGTH, 2 * HALF + REST, overlapping=True) for heads in (GROUPS * HEADS, HEADS)
+)  # fmt: skip
 
 
 def rope_reference(q, k, cos, sin, whole, table, axis):
@@ -94,8 +96,8 @@ def mrope_reference(q, k, cos, sin, time, height):
 
 
 @liger(
-    q=tensor(B, 2 * HEADS, LENGTH, 2 * PARTS),
-    k=tensor(B, HEADS, LENGTH, 2 * PARTS),
+    q=tensor(B, 2 * HEADS, LENGTH, 2 * PARTS, overlapping=True),
+    k=tensor(B, HEADS, LENGTH, 2 * PARTS, overlapping=True),
     cos=tensor(3, B, LENGTH, PARTS),
     sin=tensor(3, B, LENGTH, PARTS),
     time=TIME,
@@ -137,8 +139,8 @@ def complex_reference(q, k, angles, each, complex, block):
 
 
 @liger(
-    q=tensor(B, LENGTH, 2 * HEADS, 2 * WIDE),
-    k=tensor(B, LENGTH, HEADS, 2 * WIDE),
+    q=tensor(B, LENGTH, 2 * HEADS, 2 * WIDE, overlapping=True),
+    k=tensor(B, LENGTH, HEADS, 2 * WIDE, overlapping=True),
     angles=by_option("each", ANGLES),
     each=option(False, True),
     complex=option(True, False),

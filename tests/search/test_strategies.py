@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import islice
 
 import pytest
 
+from fuzz import option, size, target, tensor
 from fuzz.backends import BACKENDS
 from fuzz.backends.base import FIRST_PLANS, ReplicaLimits
 from fuzz.model.case import SEED_STRIDE, Case
@@ -236,3 +237,37 @@ def test_two_arguments_of_one_shape_now_and_then_hold_the_same_values(layernorm:
     pairs = [(call.arguments["dy"], call.arguments["x"]) for call in calls]
     copies = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
     assert 300 / 32 < copies < 300 / 4
+
+
+def written_layouts(overlapping: bool) -> dict[str, set[str]]:
+    """The kinds of layouts of drawn calls: of an argument that is written, of one that an option asks to write, on and
+    off, and of a cotangent that is written."""
+    M, N = size("M", 2, 9), size("N", 2, 9)
+    rows = tensor(M, N, overlapping=overlapping)
+
+    def launcher(state, x, inplace):
+        raise NotImplementedError
+
+    written = {"state": "", "x": "inplace", "grad y": ""}
+    declared = target(
+        state=rows, x=rows, inplace=option(False, True), in_place=written, differentiable=dict(y=tensor(M, N)),
+        reference=lambda state, x, inplace: dict(y=state + x),
+    )(launcher)  # fmt: skip
+    kinds = defaultdict[str, set[str]](set)
+    for case in map(RandomEngine(declared, 0).case, range(400)):
+        for name, value in case.last.tensors.items():
+            asked = " asked" if name == "x" and case.last.options["inplace"] else ""
+            kinds[name + asked].add(value.layout.kind)
+    return kinds
+
+
+def test_elements_of_an_argument_that_is_written_share_no_memory() -> None:
+    kinds = written_layouts(overlapping=False)
+    assert "expanded" not in kinds["state"] | kinds["x asked"]
+    assert "expanded" in kinds["x"] & kinds["grad y"]
+    assert "strided" in kinds["state"] & kinds["x asked"]
+
+
+def test_they_do_where_the_target_says_so() -> None:
+    kinds = written_layouts(overlapping=True)
+    assert "expanded" in kinds["state"] & kinds["x asked"]
