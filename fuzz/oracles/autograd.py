@@ -179,7 +179,8 @@ def graphs_by_code(target: Target, case: Case) -> list[GraphContext]:
 def check_missing_gradients(baseline: Baseline) -> Finding | None:
     """A gradient that autograd does not get, where that of the reference is not 0 everywhere."""
     exam = baseline.exam
-    if exam.target.reference is None:
+    floats = (name for name, value in exam.case.last.arguments.items() if value.is_float)
+    if exam.target.reference is None or all(f"d{name}" in baseline.outputs for name in floats):
         return None
     # The reference's gradients, whichever of them the kernel returns.
     expected = evaluate_reference(replace(exam, outcome=Rejected("not run")), 0, 0)

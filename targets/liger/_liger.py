@@ -7,7 +7,8 @@ an input is.
 import importlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import liger_kernel  # noqa: F401  Where the extra is missing, no target of this folder can be loaded.
@@ -61,13 +62,19 @@ def found(place: str, package: str = "ops") -> Any:
         raise NotImplementedError(f"this release of liger-kernel has no {place}") from None
 
 
+@cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function by name."""
+    return inspect.signature(function).parameters
+
+
 def applied(place: str, **given: Any) -> Any:
     """An autograd function's value for arguments by name; those that are not given have their defaults.
 
     What comes after the last one given is left out, as callers do: some backwards have no gradient for it.
     """
     function = found(place)
-    parameters = dict(list(inspect.signature(function.forward).parameters.items())[1:])
+    parameters = dict(list(parameters_of(function.forward).items())[1:])
     for name in given.keys() - parameters.keys():
         if not leaves_as_before(name, given[name]):
             raise NotImplementedError(f"this release of liger-kernel has no argument {name} in {place}")
@@ -85,7 +92,7 @@ def leaves_as_before(name: str, value: Any) -> bool:
 
 def takes(function: Callable[..., Any], name: str) -> None:
     """NotImplementedError where a function of this release does not take an argument, by which it offers more."""
-    if name not in inspect.signature(function).parameters:
+    if name not in parameters_of(function):
         raise NotImplementedError(f"this release of liger-kernel has no argument {name} in {function.__qualname__}")
 
 

@@ -183,6 +183,19 @@ def test_each_company_shows_its_mistake(
     assert found and (found.symptom, found.outputs) == (symptom, outputs), found
 
 
+def test_the_reference_is_not_evaluated_where_no_gradient_is_missing() -> None:
+    asked_of: list[torch.Tensor] = []
+
+    def reference(x: torch.Tensor, weight: torch.Tensor) -> Outputs:
+        asked_of.append(x)
+        return dict(y=x * weight)
+
+    assert asked(function(forward, backward), reference=reference) is None
+    assert not asked_of
+    assert asked(function(forward, forgets_weight), reference=reference)
+    assert asked_of
+
+
 def asked_with_option(forward: Callable[..., Any], backward: Callable[..., Any], on: bool, written: Any) -> Any:
     """What the oracle says where the option `inplace` is on or off, and the names of the inputs that were written."""
     product = function(forward, backward)
