@@ -14,12 +14,12 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class State:
-    """A state (B, H, K, V) before a chunk, and the keys and values that the chunk has written into it since.
+    """A state (N, K, V) before a chunk, and the keys and values that the chunk has written into it since.
 
     Kernels that go through sequences in chunks of `size` places never add up what a chunk writes before its end: what
     is read there are products with keys, times values. So what later places erase cancels in one sum, whose terms are
-    as large as the state was. What places write is an `inverse` (B, H, n, n) times what each would write if it were the
-    chunk's only one, `lone` (B, H, n, V). With a size of 0 each value is added as it is written.
+    as large as the state was. What places write is an `inverse` (N, n, n) times what each would write if it were the
+    chunk's only one, `lone` (N, n, V). With a size of 0 each value is added as it is written.
     """
 
     start: torch.Tensor
@@ -30,30 +30,27 @@ class State:
     lone: torch.Tensor | None = None
 
     def forget(self, of_keys, of_values):
-        """The state times factors of keys, (B, H, K) or (B, H, 1), and of values, where there are any."""
+        """The state times factors of keys, (N, 1, K) or (N, 1, 1), and of values, where there are any."""
         start, keys, values = self.start, self.keys, self.values
         if of_keys is not None:
-            start = start * of_keys.unsqueeze(-1)
-            keys = keys if keys is None else keys * of_keys.unsqueeze(-2)
+            start = start * of_keys.transpose(-1, -2)
+            keys = keys if keys is None else keys * of_keys
         if of_values is not None:
-            start = start * of_values.unsqueeze(-2)
-            values = values if values is None else values * of_values.unsqueeze(-2)
+            start = start * of_values
+            values = values if values is None else values * of_values
         return replace(self, start=start, keys=keys, values=values)
 
     def read(self, key):
-        """What a key finds."""
-        key = key.unsqueeze(-2)
-        found = key @ self.start
-        if self.keys is not None:
-            found = found + (key @ self.keys.transpose(-1, -2)) @ self.values
-        return found.squeeze(-2)
+        """What a key (N, 1, K) finds."""
+        found = key.bmm(self.start)
+        return found if self.keys is None else found + key.bmm(self.keys.transpose(-1, -2)).bmm(self.values)
 
     def correct(self, key, rate, value):
         """The state that knows what a place writes: a rate times what a value lacks of what a key finds."""
-        lone = (rate * (value - (key.unsqueeze(-2) @ self.start).squeeze(-2))).unsqueeze(-2)
+        lone = rate * (value - key.bmm(self.start))
         if self.keys is None:
             return replace(self, inverse=torch.ones_like(lone[..., :1]), lone=lone)
-        found = (rate * key).unsqueeze(-2) @ self.keys.transpose(-1, -2)
+        found = (rate * key).bmm(self.keys.transpose(-1, -2))
         row = -(found.transpose(-1, -2) * self.inverse).sum(-2, keepdim=True)
         row = torch.cat([row, torch.ones_like(lone[..., :1])], -1)
         inverse = torch.cat([pad(self.inverse, (0, 1)), row], -2)
@@ -61,7 +58,7 @@ class State:
 
     def write(self, key, corrected):
         """The state with what a corrected one says of a key's value, and with all of its chunk where that has ended."""
-        keys, values = key.unsqueeze(-2), corrected.inverse[..., -1:, :] @ corrected.lone
+        keys, values = key, corrected.inverse[..., -1:, :].bmm(corrected.lone)
         if self.keys is not None:
             keys, values = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
         written = replace(corrected, start=self.start, keys=keys, values=values)
@@ -69,7 +66,7 @@ class State:
 
     def added_up(self):
         """The state as one tensor."""
-        return self.start if self.keys is None else self.start + self.keys.transpose(-1, -2) @ self.values
+        return self.start if self.keys is None else self.start + self.keys.transpose(-1, -2).bmm(self.values)
 
 
 def scanned(step, state, ends, reverse, *inputs):
@@ -82,18 +79,34 @@ def scanned(step, state, ends, reverse, *inputs):
     if ends is not None:
         edges = ends.tolist()
         parts = [
-            scanned(step, state[number : number + 1], None, reverse, *(x[:, first:last] for x in inputs))
-            for number, (first, last) in enumerate(zip(edges, edges[1:], strict=False))
+            scanned(step, part, None, reverse, *(x[:, first:last] for x in inputs))
+            for part, first, last in zip(state.chunk(len(edges) - 1), edges, edges[1:], strict=False)
         ]
         return torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts])
-    outputs, places = [], range(inputs[0].shape[1])
+    outputs, places = [], list(zip(*(x.unbind(1) for x in inputs), strict=True))
     for place in reversed(places) if reverse else places:
-        output, state = step(state, *(x[:, place] for x in inputs))
+        output, state = step(state, *place)
         outputs.append(output)
     state = state.added_up() if isinstance(state, State) else state
     if not outputs:
         return inputs[0], state
     return torch.stack(outputs[::-1] if reverse else outputs, 1), state
+
+
+def scanned_by_head(step, state, ends, reverse, *inputs):
+    """The same for inputs (B, T, H, ..) and states (N, H, ..), where `step` takes heads of all sequences as one dim.
+
+    An operation on (N, 1, K) and (N, K, V) is one operation; with two dims in front a product of matrices is six.
+    """
+    heads = inputs[0].shape[2]
+    folded = (x.transpose(1, 2).flatten(0, 1) for x in inputs)
+    y, final = scanned(step, state.flatten(0, 1), ends, reverse, *folded)
+    return y.squeeze(-2).unflatten(0, (-1, heads)).transpose(1, 2), final.unflatten(0, (-1, heads))
+
+
+def rows(*parts):
+    """Vectors (.., D) as matrices of one row."""
+    return [part.unsqueeze(-2) for part in parts]
 
 
 def sums(x, ends, reverse):
@@ -201,6 +214,18 @@ def begun(initial, ends, k, v):
     return torch.zeros(count, v.shape[2], k.shape[-1], v.shape[-1], dtype=k.dtype, device=k.device)
 
 
+def taken_in(q, k, v, state, *forgets, ends=None, reverse=False):
+    """What q finds in states that forget by factors (B, T, H, K, V), of which dims may be 1, and take k v' in; both."""
+
+    def step(state, v, q, k, *forgets):
+        for forget in forgets:
+            state = state * forget
+        state = state + k.bmm(v)
+        return q.bmm(state), state
+
+    return scanned_by_head(step, state, ends, reverse, *rows(v, q), k.unsqueeze(-1), *forgets)
+
+
 def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, reverse=False):
     """Linear attention: the state forgets by exp(gate) for keys or heads and by exp(values), and takes k v' in."""
     found, found_of_values, reads = [], [], []
@@ -211,18 +236,10 @@ def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, rever
         v = ValueGates.apply(values, ends, reverse, reads, found_of_values, v)
         values = values.detach()
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-
-    def step(state, v, q, k, *forgets):
-        forgets = list(forgets)
-        if gate is not None:
-            state = state * forgets.pop(0).exp().unsqueeze(-1)
-        if values is not None:
-            state = state * forgets.pop(0).exp().unsqueeze(-2)
-        state = state + k.unsqueeze(-1) @ v.unsqueeze(-2)
-        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
-
-    given = [part for part in (gate, values) if part is not None]
-    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, *given)
+    forgets = [gate.exp().unsqueeze(-1)] if gate is not None else []
+    forgets += [values.exp().unsqueeze(-2)] if values is not None else []
+    y, final = taken_in(q, k, v, begun(initial, ends, k, v), *forgets, ends=ends, reverse=reverse)
+    y = y * factor
     y = y if values is None else Read.apply(y, reads)
     return dict(y=y, final=Final.apply(final, found, found_of_values)) if keep else dict(y=y)
 
@@ -244,29 +261,31 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, values=None, 
     beta = beta if beta.dim() == 4 else beta.unsqueeze(-1)
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
-    def step(state, v, q, k, read, beta, *forgets):
+    def step(state, v, q, k, read, beta, *factors):
         state = state if isinstance(state, State) else State(state, chunk)
-        factors = [forget.exp() for forget in forgets]
-        of_keys = factors.pop(0) if gate is not None else None
-        kept = state.forget(of_keys, *factors or [None])
+        of_keys, of_values = factors[:1] if gate is not None else [None], factors[gate is not None :] or [None]
+        kept = state.forget(*of_keys, *of_values)
         state = kept.write(k, (state if early else kept).correct(read, beta, v))
-        return state.read(q) * factor, state
+        return state.read(q), state
 
-    given = [part for part in (gate, values) if part is not None]
-    y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, read, beta, *given)
+    state, given = begun(initial, ends, k, v), [part.exp() for part in (gate, values) if part is not None]
+    y, final = scanned_by_head(step, state, ends, False, *rows(v, q, k, read, beta, *given))
+    y = y * factor
     return dict(y=y, final=Final.apply(final, found, [])) if keep else dict(y=y)
 
 
 def bonused(r, k, v, u, gate, *, initial, ends, scale, keep, reverse=False):
     """RWKV6: the present place is read with a weight of its own, and the state forgets after it was read."""
     factor = r.shape[-1] ** -0.5 if scale is None else scale
+    u = u.repeat(len(k), 1).unsqueeze(-1)
 
     def step(state, v, r, k, forget):
-        taken = k.unsqueeze(-1) @ v.unsqueeze(-2)
-        y = (r.unsqueeze(-2) @ (state + u.unsqueeze(-1) * taken)).squeeze(-2) * factor
-        return y, state * forget.exp().unsqueeze(-1) + taken
+        taken = k.bmm(v)
+        return r.bmm(state + u * taken), state * forget + taken
 
-    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, r, k, gate)
+    state, given = begun(initial, ends, k, v), (k.unsqueeze(-1), gate.exp().unsqueeze(-1))
+    y, final = scanned_by_head(step, state, ends, reverse, *rows(v, r), *given)
+    y = y * factor
     return dict(y=y, final=final) if keep else dict(y=y)
 
 
@@ -275,14 +294,17 @@ def low_rank(q, k, v, read, write, *, initial, ends, scale, keep, gate=None, rev
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
     def step(state, v, q, k, read, write, *forgets):
-        found = (read.unsqueeze(-2) @ state).squeeze(-2)
+        found = read.bmm(state)
         for forget in forgets:
-            state = state * forget.exp().unsqueeze(-1)
-        state = state + write.unsqueeze(-1) @ found.unsqueeze(-2) + k.unsqueeze(-1) @ v.unsqueeze(-2)
-        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+            state = state * forget
+        state = state + write.bmm(found) + k.bmm(v)
+        return q.bmm(state), state
 
-    given = [] if gate is None else [gate]
-    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, read, write, *given)
+    state, columns = begun(initial, ends, k, v), [k, write] + ([] if gate is None else [gate.exp()])
+    k, write, *given = (part.unsqueeze(-1) for part in columns)
+    v, q, read = rows(v, q, read)
+    y, final = scanned_by_head(step, state, ends, reverse, v, q, k, read, write, *given)
+    y = y * factor
     return dict(y=y, final=final) if keep else dict(y=y)
 
 
@@ -316,9 +338,10 @@ def cumulative(s, ends, initial=None):
         return torch.cat(share, 1), torch.cat(gate, 1), torch.cat(final)
     if not s.shape[1]:
         return s, s, torch.full_like(s.sum(1, keepdim=True), -torch.inf) if initial is None else initial
-    sums = [s[:, 0] if initial is None else LogAdd.apply(initial[:, 0], s[:, 0])]
-    for place in range(1, s.shape[1]):
-        sums.append(LogAdd.apply(sums[-1], s[:, place]))
+    begin, *places = s.unbind(1)
+    sums = [begin if initial is None else LogAdd.apply(initial[:, 0], begin)]
+    for place in places:
+        sums.append(LogAdd.apply(sums[-1], place))
     # Autograd adds up the gradients of sums from the last use on: those of shares first, as the library's kernel does.
     total = torch.stack(sums, 1)
     final = total[:, -1:].clone()

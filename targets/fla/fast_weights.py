@@ -2,7 +2,7 @@
 
 import torch
 from _fla import COMMON, SHARED, flash, found, one_dtype
-from _recurrences import CHUNK, begun, cumulative, delta, linear, scanned
+from _recurrences import CHUNK, begun, cumulative, delta, linear, rows, scanned, scanned_by_head
 from _rows import Unit
 from _states import QKV, RAGGED, STATES, B, H, K, N, T, V, carried, gates, sequences, states
 
@@ -221,14 +221,15 @@ def oja_reference(q, k, v, gate, beta, normed, initial, ragged, ends, scale, kee
     gate = torch.zeros_like(v) if gate is None else gates(gate.detach())
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
-    def step(state, v, q, k, gate, beta):
-        state = state * gate.exp().unsqueeze(-2)
-        write = beta * (k - (state @ v.unsqueeze(-1)).squeeze(-1))
-        state = state + write.unsqueeze(-1) @ v.unsqueeze(-2)
-        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+    def step(state, v, q, k, forget, beta):
+        state = state * forget
+        state = state + (beta * (k - state.bmm(v.transpose(-1, -2)))).bmm(v)
+        return q.bmm(state), state
 
-    ends = ends if ragged else None
-    y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, gate, beta)
+    ends, state = ends if ragged else None, begun(initial, ends if ragged else None, k, v)
+    v, q, forget = rows(v, q, gate.exp())
+    y, final = scanned_by_head(step, state, ends, False, v, q, k.unsqueeze(-1), forget, beta.unsqueeze(-1))
+    y = y * factor
     return dict(y=y, final=final) if keep else dict(y=y)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from _fla import flash, found, one_dtype, uncompiled
+from _recurrences import begun, taken_in
 
 from fuzz import option, size, tensor
 
@@ -106,19 +107,6 @@ def fla_rwkv_channel_mixing(x, before, mix, key, value):
     return dict(y=function(x, before, mix, key, value, inplace=False)[0])
 
 
-def attended(q, read, write, v, gate, beta):
-    """The state forgets by exp(gate), takes write v' in (with beta: what v lacks of what read finds), and q reads it."""
-    state, outputs = torch.zeros_like(write[:, 0].unsqueeze(-1) * v[:, 0].unsqueeze(-2)), []
-    for t in range(q.shape[1]):
-        value = v[:, t].unsqueeze(-2)
-        state = state * gate[:, t].exp().unsqueeze(-1)
-        if beta is not None:
-            value = beta[:, t].unsqueeze(-1).unsqueeze(-1) * (value - read[:, t].unsqueeze(-2) @ state)
-        state = state + write[:, t].unsqueeze(-1) @ value
-        outputs.append((q[:, t].unsqueeze(-2) @ state).squeeze(-2))
-    return torch.stack(outputs, 1) * q.shape[-1] ** -0.5
-
-
 class Gates(torch.autograd.Function):
     """Takes the gates' gradient from those of what reads and writes the state, as the library and its papers do.
 
@@ -141,7 +129,8 @@ class Gates(torch.autograd.Function):
 def gla_reference(q, k, v, gate, chunked):
     logarithms = -gate.abs()
     k, q = Gates.apply(logarithms, k, q)
-    return dict(y=attended(q, None, k, v, logarithms.detach(), None))
+    forget = logarithms.detach().exp().unsqueeze(-1)
+    return dict(y=taken_in(q, k, v, begun(None, None, k, v), forget)[0] * q.shape[-1] ** -0.5)
 
 
 QKV = dict(q=tensor(B, STEPS, H, K), k=tensor(B, STEPS, H, K), v=tensor(B, STEPS, H, V))

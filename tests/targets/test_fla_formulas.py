@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
@@ -154,3 +155,34 @@ def test_sums_that_go_on_from_a_part_are_those_of_the_whole(monkeypatch: pytest.
     rest = cumulative(s[:, 2:], None, first[2])
     for whole, begin, end in zip((share, gate), first, rest, strict=False):
         torch.testing.assert_close(whole, torch.cat([begin, end], 1))
+
+
+class Counted(TorchDispatchMode):
+    """Counts operations: each of them is one of all members, whatever its size."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def count_operations(formula: Any, places: int, **more: Any) -> int:
+    """Those of a forward and a backward."""
+    shape = 1, places, 2, 3
+    given = {name: torch.rand(shape, requires_grad=True) for name in ("q", "k", "v")}
+    with Counted() as counted:  # type: ignore[no-untyped-call]
+        y = formula(**given, **more, initial=None, ends=None, scale=None, keep=False)["y"]
+        torch.autograd.grad(y.sum(), list(given.values()))
+    return counted.count
+
+
+def test_a_place_of_a_recurrence_takes_few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two products, an addition and their gradients, and no views of each input."""
+    linear = import_formulas("_recurrences", monkeypatch).linear
+    assert count_operations(linear, 9) - count_operations(linear, 8) <= 16
+
+
+def test_a_place_of_the_delta_rule_takes_few_operations(delta: Any) -> None:
+    few, more = (count_operations(delta, places, beta=None) for places in (8, 9))
+    assert more - few <= 40
