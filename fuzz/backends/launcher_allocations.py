@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -128,12 +127,14 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
 
     def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plain = super().execute(func, args, kwargs)
-        if func in UNINITIALISED_OPS:
+        traits = find_traits(func)
+        if traits.is_view:
+            return plain
+        if traits.is_uninitialised:
             return self._guard(plain, None)
-        if func in FILLED_OPS:
+        if traits.is_filled:
             return self._guard(plain, plain)
-        if not is_view(func):
-            self.has_computed = True
+        self.has_computed = True
         return plain
 
     def _guard(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
@@ -165,11 +166,31 @@ def storage_from(base: torch.Tensor, start: int) -> torch.Tensor:
     return torch._C._from_dlpack(torch._C._to_dlpack(words)).view(base.dtype)
 
 
-@lru_cache(maxsize=1024)
-def is_view(func: Any) -> bool:
-    """Whether an operation only makes a view of its argument."""
-    returns = func._schema.returns
-    return bool(returns) and all(value.alias_info is not None and not value.alias_info.is_write for value in returns)
+class OperationTraits(NamedTuple):
+    """What an operation of torch does to memory: its result is not initialised, or filled, or a view of an argument."""
+
+    operation: Any
+    is_uninitialised: bool
+    is_filled: bool
+    is_view: bool
+    is_mutable: bool
+
+
+_traits: dict[int, OperationTraits] = {}
+"""By the identity of an operation, whose own hash is computed in Python at each look."""
+
+
+def find_traits(func: Any) -> OperationTraits:
+    """What an operation does to memory."""
+    traits = _traits.get(id(func))
+    if traits is None:
+        schema = func._schema
+        is_view = bool(schema.returns) and all(
+            value.alias_info is not None and not value.alias_info.is_write for value in schema.returns
+        )
+        traits = OperationTraits(func, func in UNINITIALISED_OPS, func in FILLED_OPS, is_view, schema.is_mutable)
+        _traits[id(func)] = traits
+    return traits
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz.backends.launcher_allocations import UNINITIALISED_OPS
+from fuzz.backends.launcher_allocations import find_traits
 from fuzz.backends.poison import POISON
 
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
@@ -62,9 +62,10 @@ class ShadowMemory:
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Tracks what an operation of torch allocated, and notes what it wrote."""
-        if func in UNINITIALISED_OPS:
+        traits = find_traits(func)
+        if traits.is_uninitialised:
             self.track(result)
-        elif self.allocations and func._schema.is_mutable:
+        elif self.allocations and traits.is_mutable:
             for tensor in written_tensors(func._schema, args, kwargs):
                 self.mark_written(tensor)
 
