@@ -13,7 +13,7 @@ from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.severity import grade_bug
-from fuzz.triage.triage import Triage
+from fuzz.triage.triage import SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
 
 
@@ -28,6 +28,9 @@ def shrink_entry(entry: Entry, triage: Triage, budget: Budget, *, graded: bool =
         bug.grade = entry.grade
         with suppress(OutOfTime):
             triage.shrink(bug, budget)
+            if entry.provenance.cut_off == SHRINKING and bug.case.key != entry.case.key:
+                # Inputs that are more ordinary may show what is left of it.
+                bug.grade = None
             triage.explain(bug)
             if graded and not (bug.grade or bug.is_undecided):
                 grade_bug(bug, triage, budget)

@@ -22,7 +22,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
-from fuzz.triage.triage import HANG_SECONDS, Triage
+from fuzz.triage.triage import HANG_SECONDS, SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
 from fuzz.worker.worker import WorkerCrash, report_of_crash
@@ -203,8 +203,12 @@ def states_promise(finding: Finding, target: Target) -> bool:
 
 
 def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:
-    """Grades a bug of which nothing else is cut off. Where OutOfTime is raised, its `cut_off` names this step."""
-    if bug.cut_off in ("", GRADING):
-        bug.cut_off = GRADING
+    """Grades a bug of which nothing but shrinking is cut off, which `cut_off` goes on to name.
+
+    Where OutOfTime is raised, it names this step in place of none.
+    """
+    if bug.cut_off in ("", SHRINKING, GRADING):
+        cut_off = bug.cut_off if bug.cut_off == SHRINKING else ""
+        bug.cut_off = cut_off or GRADING
         bug.grade = Grader(triage.target, triage, budget).grade(bug)
-        bug.cut_off = ""
+        bug.cut_off = cut_off

@@ -467,6 +467,32 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
     assert (second.bugs[0].cut_off, second.bugs[0].path) == (expected[0], str(path))
 
 
+def test_a_bug_that_is_not_shrunk_to_the_end_is_graded_and_again_once_it_is(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    severities = iter(["low", "high"])
+
+    def grade(bug: Bug, *_: object) -> None:
+        bug.grade = Grade(next(severities), "extreme")
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        bug.least, bug.cut_off = replace(bug.least, case=two_cases[0]), ""
+
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade)
+    first = make_handler(layernorm, tmp_path, with_grades=True)
+    first.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+    first.handle(3, two_cases[1], [wrong_value("dx")], ())
+    (path,) = corpus.entry_files([tmp_path])
+    assert (corpus.read(path).severity, corpus.read(path).provenance.cut_off) == ("low", "shrinking")
+    second = make_handler(layernorm, tmp_path, with_grades=True)
+    second.triage = CutOffTriage("")  # type: ignore[assignment]
+    second.triage.shrink = shrink  # type: ignore[method-assign]
+    second.bugs += read_known_bugs(tmp_path, layernorm, None)
+    second.resume()
+    (path,) = corpus.entry_files([tmp_path])
+    assert (corpus.read(path).severity, corpus.read(path).provenance.cut_off) == ("high", "")
+
+
 def test_a_bug_that_was_merged_meanwhile_is_not_graded(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

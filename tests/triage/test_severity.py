@@ -268,9 +268,18 @@ def test_what_time_cuts_off_stays_without_a_grade_and_says_so() -> None:
     with pytest.raises(OutOfTime):
         grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget(seconds=0.0))  # type: ignore[arg-type]
     assert bug.grade is None and bug.cut_off == GRADING and bug.counts("medium") and not bug.counts("high")
-    bug.cut_off = "shrinking"
+    bug.cut_off = "diagnosis"
     grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget())  # type: ignore[arg-type]
+    assert bug.grade is None and bug.cut_off == "diagnosis"
+
+
+def test_what_is_not_shrunk_to_the_end_is_graded_and_still_says_so() -> None:
+    bug = make_bug(case_of(), finding=wrong(), cut_off="shrinking")
+    with pytest.raises(OutOfTime):
+        grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget(seconds=0.0))  # type: ignore[arg-type]
     assert bug.grade is None and bug.cut_off == "shrinking"
+    grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget())  # type: ignore[arg-type]
+    assert bug.grade and bug.cut_off == "shrinking"
 
 
 def examined(kernel: Target, case: Case) -> Examination:

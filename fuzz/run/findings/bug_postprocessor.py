@@ -16,7 +16,7 @@ from fuzz.run.findings.bug_saver import BugSaver
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import CROSS_CHECK, cross_check, only_on_cpu
 from fuzz.triage.severity import GRADING, grade_bug
-from fuzz.triage.triage import Triage
+from fuzz.triage.triage import SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import WorkerConfig
 
@@ -45,10 +45,13 @@ class BugPostprocessor:
     defer: Callable[[Task], None] = run_now
 
     def plan(self, bug: Bug) -> bool:
-        """Sets the step that a bug waits for, which its entry names until it is done; False where it waits already."""
+        """Sets the step that a bug waits for, which its entry names until it is done; False where it waits already.
+
+        One that is not shrunk to the end is graded as well: without a severity it would count as medium.
+        """
         if bug.waits_for:
             return False
-        grades = self._grades and not (bug.grade or bug.cut_off or bug.is_undecided)
+        grades = self._grades and bug.cut_off in ("", SHRINKING) and not (bug.grade or bug.is_undecided)
         bug.waits_for = GRADING if grades else self._cross_check_of(bug)
         return True
 

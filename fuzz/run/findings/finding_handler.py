@@ -146,6 +146,7 @@ class FindingHandler:
             self.saver.join(bug, again, same)
         elif again is not None and improves(again, entry, self.target):
             bug.least, bug.triggers, bug.cut_off, bug.rate = again.least, None, again.cut_off, again.rate
+            bug.grade = again.grade
             self.postprocessor.plan(bug)
             self.saver.save_again(bug)
             self.watcher.on_shrunk(bug)
