@@ -52,6 +52,10 @@ class BackendError(UsageError):
     """A backend that does not exist or cannot run on this machine."""
 
 
+class WorkerStartError(UsageError):
+    """A worker that this machine could not start: it is too busy, or short of memory, and may not be later."""
+
+
 class CorpusError(UsageError):
     """A corpus entry or folder that cannot be read or written."""
 

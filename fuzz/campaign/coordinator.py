@@ -177,7 +177,7 @@ class Coordinator:
             case protocol.HostDied(why):
                 self._end_host(slot, why)
             case protocol.Failed(why):
-                self.state.say(f"{self.state.jobs[slot.job].target}: internal error: {why}")
+                self.state.say(f"{self.state.jobs[slot.job].target}: {why}")
                 if slot.slice:
                     self._notify_of_rest(slot)
                     self._record_suspects(slot.job)

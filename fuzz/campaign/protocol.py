@@ -174,7 +174,7 @@ class Unwritable(RequestEnded):
 
 
 class Failed(RequestEnded):
-    """An internal error ended the request."""
+    """An internal error ended the request, or a machine that could not start a worker: another try may succeed."""
 
 
 class HostDied(RequestEnded):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from fuzz.errors import InternalError, TargetError, UsageError
+from fuzz.errors import InternalError, TargetError, WorkerStartError
 from fuzz.model.outcome import Died, Hung, NotRun, Outcome, OutOfMemory, describe
 from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, STARTING, Activity
 from fuzz.worker.channel import Channel
@@ -145,11 +145,19 @@ class WorkerProcess:
 
 
 def raise_own_fault(outcome: Outcome | None, targets_code: str) -> NoReturn:
-    """Raises the error of a worker that ended in its own code, or in its target's before its first request."""
+    """Raises the error of a worker that ended in its own code, or in its target's before its first request.
+
+    Where that takes longer than it may, or more memory, the machine or the limit is at fault.
+    """
     if outcome is None:
         raise InternalError("a worker's own code failed; its traceback is on standard error")
     if isinstance(outcome, NotRun):
-        raise UsageError(f"a worker could not start: {describe(outcome)}")
+        raise WorkerStartError(f"a worker could not start: {describe(outcome)}")
     if targets_code:
         raise TargetError(f"{targets_code} ended a worker before its first case: {describe(outcome)}")
+    if isinstance(outcome, Hung):
+        limit = f"{outcome.seconds:g} s"
+        raise WorkerStartError(f"no worker was ready within {limit}: this machine is too busy to start one")
+    if isinstance(outcome, OutOfMemory):
+        raise WorkerStartError(f"a worker could not start within its memory: {describe(outcome)}")
     raise InternalError(f"a worker ended before its first request: {describe(outcome)}")

@@ -236,7 +236,7 @@ def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeyp
         assert worker.call(("echo", 1)) == 1
     monkeypatch.setattr(worker_process, "START_SECONDS", 0.3)
     with Worker(HANDLER, "slow", 8 << 30, timeout=20.0) as worker:
-        with pytest.raises(InternalError, match="before its first request: did not return within 0.3 s"):
+        with pytest.raises(UsageError, match="no worker was ready within 0.3 s"):
             worker.call(("echo", 1))
 
 

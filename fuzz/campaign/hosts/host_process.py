@@ -24,7 +24,7 @@ from fuzz.campaign.hosts.host_channel import HostChannel
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.corpus import codec
-from fuzz.errors import CorpusError, UsageError, one_line
+from fuzz.errors import CorpusError, UsageError, WorkerStartError, one_line
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.json import finding_json
@@ -213,13 +213,15 @@ def handle(request: Request, channel: HostChannel) -> None:
             replay_entries(request, channel)
     except CorpusError as error:
         channel.send(protocol.Unwritable(one_line(error)))
+    except WorkerStartError as error:
+        channel.send(protocol.Failed(one_line(error)))
     except UsageError as error:
         channel.send(protocol.Refused(one_line(error)))
     except OSError as error:
         channel.send(protocol.Unwritable(f"{error.filename or 'a file'}: {error.strerror}"))
     except Exception as error:
         traceback.print_exc()
-        channel.send(protocol.Failed(one_line(error)))
+        channel.send(protocol.Failed(f"internal error: {one_line(error)}"))
 
 
 def main() -> None:

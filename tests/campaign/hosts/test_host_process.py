@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bugs import wrong_value
 
 from fuzz.campaign.hosts import host_process
 from fuzz.campaign.hosts.host_process import SliceWatcher
 from fuzz.campaign.journal import Journal, read_suspects
-from fuzz.campaign.protocol import Message, Refused, Slice
+from fuzz.campaign.protocol import Failed, Message, Refused, Slice
+from fuzz.errors import WorkerStartError, one_line
 from fuzz.model.case import Case
 from fuzz.worker.protocol import ReplicaGroup
 
@@ -72,3 +74,19 @@ def test_a_file_that_ends_its_process_costs_its_slice_and_not_the_host(tmp_path:
     host_process.handle(request, channel)
     (event,) = channel
     assert isinstance(event, Refused) and event.why.startswith("the target's file ended a worker before its first case")
+
+
+@pytest.mark.parametrize("error", [WorkerStartError("no worker was ready within 120 s"), RuntimeError("a mistake")])
+def test_a_machine_that_cannot_start_a_worker_now_is_tried_again(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_slice(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(host_process, "run_slice", run_slice)
+    folder, channel = str(tmp_path), Events()
+    request = Slice("gelu_bw", "cpu", "", "auto", 0, 0, 0, 1.0, None, folder, f"{folder}/job.journal", 1 << 33)
+    host_process.handle(request, channel)  # type: ignore[arg-type]
+    (event,) = channel
+    said = "" if isinstance(error, WorkerStartError) else "internal error: "
+    assert isinstance(event, Failed) and event.why == said + one_line(error)
