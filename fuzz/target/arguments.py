@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fuzz.errors import TargetError
@@ -91,6 +92,10 @@ class TensorArgument:
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The argument's values, changed as little as makes them legal for the dims and options of this call."""
         return value.values
+
+    def plain_numbers(self, shape: tuple[int, ...], dims: Mapping[str, int]) -> Numbers:
+        """Legal numbers in this shape, the simplest ones that there are at these dims."""
+        return np.full(shape, self.fill)
 
     def invalid_values(self, numbers: Numbers, call: Call) -> Iterator[tuple[str, str, Numbers]]:
         """(name, what is wrong in words, numbers) of values that the declaration rules out, for legal ones in a call.

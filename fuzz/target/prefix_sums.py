@@ -51,6 +51,10 @@ class PrefixSumArgument(TensorArgument):
         numbers[..., :1], numbers[..., -1:] = 0, total
         return exact(np.asarray(to_bits(numbers, kind)).reshape(-1), kind)
 
+    def plain_numbers(self, shape: tuple[int, ...], dims: Mapping[str, int]) -> Numbers:
+        parts = max(shape[-1] - 1, 1)
+        return np.broadcast_to(max(evaluate(self.total, dims), 0) * np.arange(shape[-1]) // parts, shape).copy()
+
     def invalid_values(self, numbers: Numbers, call: Call) -> Iterator[tuple[str, str, Numbers]]:
         """A last number beyond the total, and a negative first one."""
         total = evaluate(self.total, call.dims)

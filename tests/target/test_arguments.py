@@ -10,7 +10,9 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
 
+import fuzz
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, TargetError
 from fuzz.model.case import Argument, Call, Case
@@ -19,6 +21,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
 from fuzz.oracles.examine import make_handler
+from fuzz.oracles.execution.probe import probe_reference
 from fuzz.report.reproducer.script import call_texts
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
@@ -95,6 +98,20 @@ def test_an_argument_may_be_none(tmp_path: Path) -> None:
     assert call_texts(least.last, target)["options"] == "limit=None, bias=None"
     with_bias = shrunk(target, lambda case: "bias" in case.last.arguments)
     assert list(with_bias.last.arguments) == ["x", "bias"] and with_bias.elements() == 2
+
+
+def test_a_reference_is_tried_with_prefix_sums_that_reach_the_total() -> None:
+    S, T = size("S", 1, 5), size("T", 3, 9)
+
+    def reference(x, ends):
+        assert ends.tolist() == [0, 1, 3]
+        return dict(y=torch.cat([part * 2 for part in x.split(ends.diff().tolist())]))
+
+    def doubled(x, ends):
+        return dict(y=2 * x)
+
+    declared = fuzz.target(x=tensor(T), ends=prefix_sums(S + 1, total=T), dims=(S,), reference=reference)(doubled)
+    assert probe_reference(declared)["y"].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_prefix_sums_go_from_0_to_the_total_and_shrink_to_few_parts(tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ def noting_reference(target: Target) -> Target:
 
 
 def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
-    """The reference's outputs at small sizes, of ones and indices 0; empty without one. TargetError where it fails."""
+    """The reference's outputs at small sizes, of ones, indices 0 and parts of equal lengths; empty without one.
+
+    TargetError where it fails.
+    """
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
@@ -59,10 +62,10 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     shapes = {name: resolve(value.legal_shape(value.shape, options), dims) for name, value in target.tensors.items()}
     try:
         inputs: dict[str, Any] = {
-            name: torch.full(shapes[name], value.fill, dtype=reference_dtype(value.dtypes[0]))
+            name: torch.from_numpy(value.plain_numbers(shapes[name], dims)).to(reference_dtype(value.dtypes[0]))
             for name, value in target.tensors.items()
         }
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError, ValueError) as error:
         raise TargetError(f"target {target.name!r}: no tensors can be made at {dims}: {one_line(error)}") from None
     inputs |= options
     inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
