@@ -9,6 +9,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import liger_kernel  # noqa: F401  Where the extra is missing, no target of this folder can be loaded.
@@ -51,6 +52,13 @@ def liger(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
     imports = MODULES if "module" in declaration else FUNCTIONS
     return target(**{"layout": "envelope", "unreached": UNREACHED, "imports": imports, **declaration})
+
+
+def same_bits(file: str) -> bool | str:
+    """`deterministic=` of a target by this release's file of its operation: why bits may differ, or True."""
+    path = Path(liger_kernel.__path__[0], "ops", file)
+    adds = path.exists() and "tl.atomic_add(" in path.read_text("utf-8")
+    return "gradients of parameters are sums by atomic additions" if adds else True
 
 
 def found(place: str, package: str = "ops") -> Any:

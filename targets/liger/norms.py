@@ -1,7 +1,7 @@
 """Norms of liger-kernel. Interesting: widths beside a power of two, mean >> std, half precision weights."""
 
 import torch
-from _liger import UNREACHED, applied, found, layer, liger, one_dtype, takes
+from _liger import UNREACHED, applied, found, layer, liger, one_dtype, same_bits, takes
 
 from fuzz import option, size, sizes, tensor
 
@@ -31,7 +31,7 @@ def layer_norm_reference(x, weight, bias, eps, module):
 
 @liger(
     x=ROWS, weight=tensor(N), bias=tensor(N), eps=option(1e-6, 1e-5, 1e-1), module=option(False, True), batch=M,
-    reference=layer_norm_reference, differentiable=dict(y=ROWS),
+    deterministic=same_bits("layer_norm.py"), reference=layer_norm_reference, differentiable=dict(y=ROWS),
 )  # fmt: skip
 def liger_layer_norm(x, weight, bias, eps, module):
     """Layer norm; the module chooses an implementation for the device."""
@@ -138,7 +138,7 @@ B, T = size("B", 1, 64), size("T", 1, 16)
 
 @liger(
     x=tensor(B, T, N), weight=tensor(N) | None, scale=tensor(B | 1, N), shift=tensor(B | 1, N) | None,
-    deterministic="the gradients of scale and shift are sums by atomic additions",
+    deterministic=same_bits("modulated_rms_norm.py"),
     reference=modulated_reference, **{**RMS, "differentiable": dict(y=tensor(B, T, N))},
 )  # fmt: skip
 def liger_modulated_rms_norm(x, weight, scale, shift, eps, offset, mode, inplace, module):
@@ -166,7 +166,7 @@ def group_norm_reference(x, weight, bias, eps, groups, module):
 @liger(
     x=CHANNELS, weight=tensor(G * C), bias=tensor(G * C), eps=option(1e-6, 1e-5, 1e-1), groups=G,
     module=option(False, True), dims=(C,), reference=group_norm_reference, differentiable=dict(y=CHANNELS),
-    deterministic="the gradients of weight and bias are sums by atomic additions",
+    deterministic=same_bits("group_norm.py"),
 )  # fmt: skip
 def liger_group_norm(x, weight, bias, eps, groups, module):
     """Group norm."""

@@ -56,6 +56,17 @@ def test_what_a_release_documents_narrower_is_refused(helpers: ModuleType) -> No
         helpers.beyond("norm:Norm", "open interval (0, 1)")
 
 
+def test_the_same_bits_are_asked_of_releases_without_atomic_additions(
+    helpers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helpers.liger_kernel, "__path__", [str(tmp_path)], raising=False)
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "norm.py").write_text("tl.store(DW_ptr + cols, dw)")
+    assert helpers.same_bits("norm.py") is True is helpers.same_bits("lacking.py")
+    (tmp_path / "ops" / "norm.py").write_text("tl.atomic_add(DW_ptr + cols, dw)")
+    assert helpers.same_bits("norm.py") == "gradients of parameters are sums by atomic additions"
+
+
 def test_what_a_module_of_a_release_refuses_is_refused(helpers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     def loss(reduction: str) -> None:
         assert reduction in {"mean", "sum"}, "reduction must be 'mean' or 'sum'"
