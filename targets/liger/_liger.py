@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import liger_kernel  # noqa: F401  Where the extra is missing, no target of this folder can be loaded.
+import liger_kernel  # Where the extra is missing, no target of this folder can be loaded.
 import torch
 
 from fuzz import target

@@ -133,7 +133,8 @@ def liger_cross_entropy_kept(logits, **options):
 
 
 @liger(
-    logits=tensor(N, V, overlapping=True), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference, **OPTIONS
+    logits=tensor(N, V, overlapping=True), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference,
+    **OPTIONS,
 )  # fmt: skip
 def liger_cross_entropy_module(logits, labels, class_weight, ignored, reduction, softcap, extras, **settings):
     """The module of cross entropy, whose implementation is chosen for the device."""

@@ -29,7 +29,7 @@ WITH_ZERO = (
 ).split()
 """Operations that compare each number with zero only, or with nothing."""
 VALUES = "amax amin".split()
-"""Operations that give an extreme value, and not where it is: numbers that cannot be told apart enclose it."""
+"""Operations that give an extreme value, and not where it is: balls that overlap enclose it."""
 LIMITS = ("other", "min", "max", "min_val", "max_val", "threshold", "value")
 """Their arguments that may be scalars to compare with."""
 
