@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -221,9 +222,16 @@ class Backend:
 
 
 def portable_path(path: str) -> str:
-    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
+    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in.
+
+    A package is in site-packages, or in another folder of `sys.path`, as a checkout or a pip --target is.
+    """
     _, installed, inside = path.rpartition("site-packages/")
     if installed:
         return inside
     here = os.getcwd() + os.sep
-    return path.removeprefix(here)
+    if path.startswith(here):
+        return path.removeprefix(here)
+    below = (path.removeprefix(folder.rstrip(os.sep) + os.sep) for folder in sys.path if folder)
+    packaged = (part for part in below if part != path and os.sep in part)
+    return min(packaged, key=len, default=path)

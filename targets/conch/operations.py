@@ -16,6 +16,7 @@ def normed(x, eps):
 @kernel(
     x=ROWS, weight=tensor(N, contiguous=True), eps=EPS, batch=M, accumulate="inputs",
     reference=lambda x, weight, eps: dict(y=normed(x, eps) * weight),
+    unreached={"*use_residual*": "conch_fused_add_rms_norm adds"},
 )  # fmt: skip
 def conch_rms_norm(x, weight, eps):
     """Root-mean-square norm."""
@@ -111,13 +112,14 @@ def reshape_reference(key, value, keys, values, shift):
     return dict(keys=after[0].reshape(keys.shape), values=after[1].reshape(values.shape))
 
 
+WIDE_CACHE = {"*fp8_scaling*": "the cache is as wide as its keys"}
 CACHE = tensor(BLOCKS, EACH, HEADS, D, contiguous=True)
 TOKENS = size("TOKENS", 1, 20)
 
 
 @kernel(
     key=tensor(TOKENS, HEADS, D), value=tensor(TOKENS, HEADS, D), keys=CACHE, values=CACHE, shift=option(0, 3, 7),
-    in_place=("keys", "values"), reference=reshape_reference,
+    in_place=("keys", "values"), reference=reshape_reference, unreached=WIDE_CACHE,
 )  # fmt: skip
 def conch_reshape_and_cache(key, value, keys, values, shift):
     """New keys and values put into the slots of a cache."""
@@ -149,6 +151,7 @@ PAGED = tensor(BLOCKS, 16, HEADS, WIDTH, contiguous=True)
     table=indices(B, LONG, below=BLOCKS, dtypes=("int32",)), lengths=indices(B, below=16 * LONG, dtypes=("int32",)),
     scale=option(None, 0.5), softcap=option(0.0, 10.0), dims=(GROUPS,), accumulate="inputs", dot="tf32",
     reference=lambda lengths, **given: paged_reference(lengths=lengths + 1, **given),
+    unreached=WIDE_CACHE | {"*max_seqlen_k > *": "it sets the number of splits alone, which other lengths vary"},
 )  # fmt: skip
 def conch_paged_attention(query, keys, values, table, lengths, scale, softcap):
     """Attention of one query a sequence to keys and values in blocks of a cache."""

@@ -123,3 +123,6 @@ def test_paths_are_those_of_any_machine(tmp_path: Path, monkeypatch: pytest.Monk
     assert portable_path("/a/.venv/lib/python3.11/site-packages/kernels/ops/rope.py") == "kernels/ops/rope.py"
     assert portable_path(str(tmp_path / "targets" / "mine.py")) == "targets/mine.py"
     assert portable_path("/elsewhere/mine.py") == "/elsewhere/mine.py"
+    monkeypatch.syspath_prepend("/elsewhere/checkout/src")
+    assert portable_path("/elsewhere/checkout/src/kernels/ops/rope.py") == "kernels/ops/rope.py"
+    assert portable_path("/elsewhere/checkout/src/mine.py") == "/elsewhere/checkout/src/mine.py"
