@@ -18,7 +18,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import PATTERNS
 from fuzz.oracles.comparison.reference_error import COARSE, own_error
 from fuzz.reference.envelope import SAFETY, Expected, Precision
-from fuzz.reference.envelope.noise_loops import FloatFormat, compile_loops, lies_flat
+from fuzz.reference.envelope.noise_loops import FloatFormat, lies_flat, ready_loops
 from fuzz.target.contract import ENVELOPE, Contract
 
 OVERFLOWN = 64.0
@@ -91,7 +91,7 @@ def _compare_by_loop(
     out: torch.Tensor, expected: Expected, kind: DType, precision: Precision
 ) -> ElementComparison | None:
     """The comparison where no element disagrees; None where one does, and what the loop cannot walk through."""
-    parts, loops = [out, expected.value, expected.spread], compile_loops()
+    parts, loops = [out, expected.value, expected.spread], ready_loops()
     if expected.uncertainty is not None:
         parts.append(expected.uncertainty)
     if loops is None or not all(lies_flat(one) and one.shape == out.shape for one in parts):

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.noise_loops import InputChange, compile_loops, lies_flat
+from fuzz.reference.envelope.noise_loops import InputChange, lies_flat, ready_loops
 from fuzz.reference.envelope.precision import Precision
 
 __all__ = ["perturb_inputs_"]
@@ -23,7 +23,7 @@ def perturb_inputs_(stack: Tensor, members: Sequence[tuple[int, int]], precision
 
     `MemberNoise.perturb_input_` says how.
     """
-    loops, change = compile_loops(), 2 * precision.u
+    loops, change = ready_loops(), 2 * precision.u
     if loops is None or not lies_flat(stack):
         _perturb_by_torch(stack, members, change, precision.largest)
         return

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,17 +14,19 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
-from fuzz.backends.cpu.compilers.objects import build_object
-from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.errors import NoCompiler
 from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
 
 __all__ = [
-    *("FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat"),
+    *("FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat", "ready_loops"),
     *("measure_spread", "measure_sum_errors"),
 ]
 
 SCRATCH_TERMS, SCRATCH_NUMBERS = 4096, 20
 """Numbers for each term of a sum that the loops measure several sums of at a time, and the most terms of such a sum."""
+LOOK_SECONDS = 0.05
+"""Seconds between two looks at whether the loops are compiled."""
 
 
 class MemberLayout(ctypes.Structure):
@@ -52,7 +57,7 @@ class NoiseLoops:
         self._members = MemberLayout(replicas, members, first_working, SPAN, 2 * SPAN, scale_up, scale_down)
         self._address = ctypes.addressof(self._members)
         self._rows = replicas * members
-        self._loops = compile_loops()
+        self._loops = ready_loops()
 
     def round_(self, t: Tensor, factor: NoisePool, tiny: NoisePool | None, offset: int, eta: float) -> bool:
         """Do all that `MemberNoise.round_` does to the values, with the same bits; False where that is left to torch.
@@ -101,7 +106,7 @@ def measure_spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple
 
     Distances are multiplied by `weights` of these members. None where one is not finite, and where torch has to.
     """
-    loops = compile_loops()
+    loops = ready_loops()
     if loops is None or not lies_flat(rows):
         return None
     replicas, members, *shape = rows.shape
@@ -117,7 +122,7 @@ def measure_sum_errors(terms: Tensor, deviations: float) -> Tensor | None:
 
     None where that is left to numpy.
     """
-    loops, (size, *shape) = compile_loops(), terms.shape
+    loops, (size, *shape) = ready_loops(), terms.shape
     if loops is None or size < 2 or terms.dtype is not torch.float64 or not terms.is_cpu:
         return None
     found = terms.new_empty(shape)
@@ -137,14 +142,57 @@ def lies_flat(t: Tensor) -> bool:
     return t.dtype is torch.float64 and t.is_cpu and t.is_contiguous()
 
 
-@cache
+@dataclass
+class LoopsCompiler:
+    """Has the C compiler make the loops in the background, once for all processes, and takes them when they are there.
+
+    Until then, and where no C compiler makes them, torch and numpy compute the same bits in more time.
+    """
+
+    found: Any = None
+    _build: BackgroundBuild | None = None
+    _next_look: float = 0.0
+
+    def look(self) -> Any:
+        """The functions of loops.c, None where they are not there."""
+        if self.found is None and time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            try:
+                self._look_for_object()
+            except (NoCompiler, OSError):
+                self._next_look = math.inf
+        return self.found
+
+    def _look_for_object(self) -> None:
+        path = object_path(loops_text())
+        if path.exists():
+            self.found, self._build = bind_loops(path), None
+        elif self._build is None:
+            self._build = BackgroundBuild.start(loops_text())
+        elif self._build.has_ended() and not path.exists():
+            self._next_look = math.inf
+
+
+COMPILER = LoopsCompiler()
+ready_loops = COMPILER.look
+"""The functions of loops.c; None until they are compiled, and where no C compiler makes them."""
+
+
 def compile_loops() -> Any:
-    """The functions of loops.c, compiled once and kept with the kernels; None where no C compiler makes them."""
-    source = Path(__file__).with_name("loops.c").read_text(encoding="utf-8")
-    try:
-        loops: Any = ctypes.CDLL(str(build_object(KernelText.of(source), "loops")))
-    except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
-        return None
+    """The functions of loops.c, compiled now where they are not there. Raises as `build_object`."""
+    COMPILER.found = COMPILER.found or bind_loops(build_object(loops_text(), "loops"))
+    return COMPILER.found
+
+
+@cache
+def loops_text() -> KernelText:
+    """The C of the loops."""
+    return KernelText.of(Path(__file__).with_name("loops.c").read_text(encoding="utf-8"))
+
+
+def bind_loops(path: Path) -> Any:
+    """The functions of a shared object of loops.c, with their types. OSError where it cannot be loaded."""
+    loops: Any = ctypes.CDLL(str(path))
     address, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     loops.round_members.argtypes = [address, address, size, address, address, number]
     loops.add_errors.argtypes = [address, address, size, *[address] * 4, *[number] * 4]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
 from fuzz.reference.envelope import evaluate, input_errors, make_precision, noise_loops
 from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.noise_loops import LoopsCompiler
 from fuzz.reference.envelope.summation import error_magnitudes, matmul_errors, sum_errors
 
 WORKING, WITH_FLOAT64 = (1, 2, 3, 9), (-2, -1, 9, 10, 12)
@@ -39,10 +44,34 @@ def test_bits_are_those_of_torch(
     for check_range in (False, True):
         by_loop = rounded(t, ids, check_range, replicas, tiny)
         with monkeypatch.context() as patch:
-            patch.setattr(noise_loops, "compile_loops", lambda: None)
+            patch.setattr(noise_loops, "ready_loops", lambda: None)
             by_torch = rounded(t, ids, check_range, replicas, tiny)
         assert torch.equal(by_loop.view(torch.int64), by_torch.view(torch.int64))
         assert torch.equal(by_loop[:: 1 + len(ids)].view(torch.int64), t[:: 1 + len(ids)].view(torch.int64))
+
+
+def test_they_are_compiled_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triton.knobs.cache.dir", str(tmp_path))
+    compiler = LoopsCompiler()
+    assert compiler.look() is None
+    end = time.monotonic() + 60
+    while compiler.look() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert compiler.look().round_members
+    assert LoopsCompiler().look() is not None
+
+
+def test_without_a_compiler_they_are_left_to_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triton.knobs.cache.dir", str(tmp_path))
+    for command in ("/nowhere/cc", "/bin/false"):
+        monkeypatch.setenv("CC", command)
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        compiler, end = LoopsCompiler(), time.monotonic() + 60
+        while compiler._next_look < math.inf and time.monotonic() < end:
+            assert compiler.look() is None
+            time.sleep(0.01)
+        assert compiler._next_look == math.inf
 
 
 def test_views_are_left_to_torch() -> None:
@@ -79,7 +108,7 @@ def test_errors_of_sums_have_the_bits_of_torch(
     for check_range in (False, True):
         by_loop = added(t, amplitude, sum_error, ids, check_range)
         with monkeypatch.context() as patch:
-            patch.setattr(noise_loops, "compile_loops", lambda: None)
+            patch.setattr(noise_loops, "ready_loops", lambda: None)
             by_torch = added(t, amplitude, sum_error, ids, check_range)
         assert torch.equal(by_loop, by_torch)
 
@@ -100,7 +129,7 @@ def test_inputs_have_the_bits_of_torch(shape: tuple[int, ...], replicas: int, mo
     for t in (special, special.nan_to_num(1.0, 2.0, -3.0)):
         by_loop = perturbed(t, ids)
         with monkeypatch.context() as patch:
-            patch.setattr(input_errors, "compile_loops", lambda: None)
+            patch.setattr(input_errors, "ready_loops", lambda: None)
             by_torch = perturbed(t, ids)
         assert torch.equal(by_loop, by_torch)
 
@@ -128,7 +157,7 @@ def test_spreads_have_the_bits_of_torch(
         for replicas in (None, 3):
             by_loop = evaluated(t, replicas, uncertainty)
             with monkeypatch.context() as patch:
-                patch.setattr(noise_loops, "compile_loops", lambda: None)
+                patch.setattr(noise_loops, "ready_loops", lambda: None)
                 by_torch = evaluated(t, replicas, uncertainty)
             assert all(torch.equal(*pair) for pair in zip(by_loop, by_torch, strict=True))
 
@@ -146,7 +175,7 @@ def test_errors_of_sums_have_the_bits_of_numpy(shape: tuple[int, ...], monkeypat
     for t in (special, ordinary, every_other, ordinary.transpose(0, 1)):
         by_loop = measured(t)
         with monkeypatch.context() as patch:
-            patch.setattr(noise_loops, "compile_loops", lambda: None)
+            patch.setattr(noise_loops, "ready_loops", lambda: None)
             by_numpy = measured(t)
         pairs = zip(by_loop, by_numpy, strict=True)
         assert all(torch.equal(one.view(torch.int64), other.view(torch.int64)) for one, other in pairs)
