@@ -27,7 +27,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
 from fuzz.worker.protocol import ReplicaGroup
-from fuzz.worker.worker import preload
+from fuzz.worker.worker_server import preload
 
 TARGETS = ("layernorm_bw", "gelu_bw", "cross_entropy", "matmul", "layer_norm", "msda")
 BUGS = {

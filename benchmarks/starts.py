@@ -31,7 +31,7 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
-from fuzz.worker.worker import preload
+from fuzz.worker.worker_server import preload
 
 SHARE = 0.9
 """Of the starts of one bug, how many must end in the same case."""

@@ -22,7 +22,7 @@ from fuzz.model.recipes import Exact, recipe
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
-from fuzz.worker.worker import CONTEXT
+from fuzz.worker.worker_server import CONTEXT
 
 BUILT_IN = ("gelu_bw", "layernorm_bw")
 FOLDER = Path(__file__).parent

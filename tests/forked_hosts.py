@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from fuzz.worker.python_process import PipeProcess
 from fuzz.worker.system import environment, without_main
-from fuzz.worker.worker import CONTEXT, SAFE_PATH, STARTS, fork_server
+from fuzz.worker.worker_server import CONTEXT, SAFE_PATH, STARTS, fork_server
 
 
 @dataclass

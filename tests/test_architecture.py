@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data, and what a user declares
-    "escaping", "files", "errors", "cache", "target_code", "model", "target",
+    "escaping", "files", "errors", "clock", "cache", "target_code", "model", "target",
     # running a case
     "worker", "backends",
     # what is right, and what is wrong

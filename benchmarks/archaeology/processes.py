@@ -19,7 +19,7 @@ from benchmarks.archaeology.stand_ins import VARIABLE
 from benchmarks.releases import ROOT, import_path
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.system import without_main
-from fuzz.worker.worker import CONTEXT
+from fuzz.worker.worker_server import CONTEXT
 
 MODULES = (
     "fuzz.cli.app", "fuzz.run.fuzzer", "fuzz.run.replay", "fuzz.search.engines", "fuzz.coverage_report.scope",

@@ -480,7 +480,7 @@ def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that jumps."""
     from fuzz.campaign.config import load_config
     from fuzz.campaign.runner import run_campaign
-    from fuzz.worker.clock import Clock
+    from fuzz.clock import Clock
 
     class Jumping(Clock):
         def wall(self) -> float:

@@ -24,8 +24,8 @@ from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.protocol import HostEvent, HostHeartbeat, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.store import Campaign, Heartbeat, Store
+from fuzz.clock import Clock
 from fuzz.errors import FuzzError
-from fuzz.worker.clock import Clock
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -16,9 +16,9 @@ from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestScheduler, WorkerSlot
 from fuzz.campaign.state import NO_CASE_RAN, CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
+from fuzz.clock import boot_id
 from fuzz.errors import CorpusError, FuzzError, UsageError
 from fuzz.report.notify import event_document
-from fuzz.worker.clock import boot_id
 
 HEARTBEAT_SECONDS = 5.0
 """Seconds between two heartbeats in the store."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Statistic, Store
+from fuzz.clock import Clock
 from fuzz.errors import RefusedWrite, StoreError
-from fuzz.worker.clock import Clock
 
 LONGEST_PAUSE = 30.0
 """Seconds between two tries, at most."""

@@ -22,11 +22,11 @@ from fuzz.campaign.jobs import create_jobs
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
+from fuzz.clock import Clock
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.files import lock_folder
 from fuzz.report.notify import event_document, notify_in_thread
 from fuzz.run import environment
-from fuzz.worker.clock import Clock
 
 Say = Callable[[str], None]
 

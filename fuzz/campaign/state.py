@@ -17,9 +17,9 @@ from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, S
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.store import Campaign, Coverage, FindingRecord, Job, Occurrence, Statistic, Store
 from fuzz.campaign.store.rebuild import finding_of
+from fuzz.clock import Clock
 from fuzz.errors import CorpusError
 from fuzz.escaping import shell_quote
-from fuzz.worker.clock import Clock
 
 NO_CASE_RAN = "no case ran before the budget ended"
 SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0

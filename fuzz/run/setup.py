@@ -14,15 +14,21 @@ from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, module_name
 from fuzz.target.spec import Target
 from fuzz.target_code import prepare
+from fuzz.worker.child.target_server import Traits, begin_loading
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import LOADER, TRIAL, WorkerConfig
-from fuzz.worker.system import total_memory
-from fuzz.worker.target_server import TargetServer
-from fuzz.worker.worker import Worker, fork_server, preload
+from fuzz.worker.system import ONE_THREAD, total_memory
+from fuzz.worker.system import environment as environment_variables
+from fuzz.worker.target_server import LoadedServer, TargetServer
+from fuzz.worker.worker import Worker
 from fuzz.worker.worker_process import START_SECONDS
+from fuzz.worker.worker_server import fork_another_server, fork_server, preload
 
 SERVER_MODULE = "fuzz.server_preload"
 """What the server of workers imports."""
+
+_loaded: dict[tuple[str, str | None], LoadedServer] = {}
+"""By target and planted bug, the forks of this process that have loaded it."""
 
 
 def choose_backend(name: str) -> str:
@@ -38,16 +44,17 @@ def start_worker_server(*more: str) -> None:
     preload(SERVER_MODULE, *more)
 
 
-def fork_worker_server() -> None:
+def fork_worker_server() -> bool:
     """Starts the same server as a fork of this process, for a command that loads targets itself: both need torch.
 
-    Where torch is imported already, somebody else may have used it.
+    Where torch is imported already, somebody else may have used it: then it is no fork. Whether it is one.
     """
     prepare()
     if "torch" in sys.modules:
         start_worker_server()
-    else:
-        fork_server(SERVER_MODULE)
+        return False
+    fork_server(SERVER_MODULE)
+    return True
 
 
 def try_loading(path: Path) -> None:
@@ -62,7 +69,8 @@ def try_loading(path: Path) -> None:
 
 def serve_target(config: WorkerConfig, memory: int, deadline: Deadline | None = None) -> TargetServer:
     """The server of the workers of one config, which loads the target once for them where the backend allows it."""
-    server = TargetServer(LOADER, config, memory, deadline or Deadline())
+    origin = _loaded.get((config.target, config.planted))
+    server = TargetServer(LOADER, config, memory, deadline or Deadline(), origin)
     if not BACKENDS[config.backend].forks_loaded_processes:
         server.give_up(f"the backend {config.backend} cannot be used after a fork")
     return server
@@ -71,16 +79,27 @@ def serve_target(config: WorkerConfig, memory: int, deadline: Deadline | None = 
 def load_checked_target(target: str, planted: str | None, backend: str) -> Target:
     """The target, once everything that names it is known to exist. The server of workers is started before.
 
+    Where workers may be forked from a process that has loaded the target, one is forked from this one, so that it is
+    loaded once.
+
     Raises UsageError where this machine is not supported, BackendError or TargetError where a name is wrong.
     """
     check_name(backend)
     if reason := environment.unsupported_reason():
         raise UsageError(reason)
     locate(target)
-    fork_worker_server()
-    loaded = load(target)
-    if planted:
-        load_planted(loaded, planted)
+    may_fork = fork_worker_server()
+    before = begin_loading()
+    with environment_variables(ONE_THREAD):
+        loaded = load(target)
+        if planted:
+            load_planted(loaded, planted)
+    if (
+        may_fork
+        and BACKENDS[choose_backend(backend)].forks_loaded_processes
+        and not before.difference(Traits.capture())
+    ):
+        _loaded[target, planted] = LoadedServer(fork_another_server())
     return loaded
 
 

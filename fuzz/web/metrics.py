@@ -11,9 +11,9 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from fuzz.campaign.store import Heartbeat, Job
+from fuzz.clock import boot_id
 from fuzz.model.entry import STATUSES
 from fuzz.web.service import Service, campaign_state
-from fuzz.worker.clock import boot_id
 
 Labels = dict[str, str]
 Samples = Iterable[tuple[Labels, float]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from fuzz.worker.clock import Clock
+from fuzz.clock import Clock
 
 
 class OutOfTime(Exception):

@@ -1,6 +1,7 @@
 """The server that the workers of one target are forked from: a process that has loaded the target for all of them.
 
-It is forked from the server of all workers, and is watched as a worker is while it loads the target.
+It is forked from the server of all workers, and is watched as a worker is while it loads the target; where the command
+has loaded the target, from a fork of that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import describe
 from fuzz.worker.child.target_server import FILES, SERVE, ServerConfig
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.worker import ForkingServer, Worker, WorkerCrash
 
 HANDLER = "fuzz.worker.child.target_server:make_handler"
 FileVersions = tuple[tuple[int, int, int] | None, ...]
@@ -41,18 +42,32 @@ class Address(forkserver.ForkServer):
 
 
 @dataclass
+class LoadedServer:
+    """Forks processes from a fork of this one, which has loaded a target before."""
+
+    server: forkserver.ForkServer | None
+
+    def connect(self) -> forkserver.ForkServer | None:
+        return self.server
+
+    def give_up(self) -> None:
+        self.server = None
+
+
+@dataclass
 class TargetServer:
     """Forks workers from a process in which `load`, given as ``module:function``, was called with `config`.
 
-    It starts with its first worker. Where the target cannot be loaded within a worker's limits, or leaves what a fork
-    does not keep, where the process has ended, or a file that it has loaded changed, workers are forked as without it:
-    `given_up` says why.
+    It starts with its first worker, from `origin` where that is given. Where the target cannot be loaded within a
+    worker's limits, or leaves what a fork does not keep, where the process has ended, or a file that it has loaded
+    changed, workers are forked as without it: `given_up` says why.
     """
 
     load: str
     config: Any
     memory: int
     deadline: Deadline = field(default_factory=Deadline)
+    origin: ForkingServer | None = None
     given_up: str = ""
     _process: Worker | None = None
     _address: Address | None = None
@@ -100,7 +115,7 @@ class TargetServer:
         address = sockets.arbitrary_address("AF_UNIX")
         self._path = list(sys.path)
         config = ServerConfig(self.load, self.config, address)
-        self._process = Worker(HANDLER, config, self.memory, math.inf, deadline=self.deadline)
+        self._process = Worker(HANDLER, config, self.memory, math.inf, deadline=self.deadline, server=self.origin)
         try:
             files = self._process.call(FILES)
             if isinstance(files, WorkerCrash):

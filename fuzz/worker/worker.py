@@ -9,18 +9,14 @@ import itertools
 import os
 import signal
 import socket
-import threading
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
-from multiprocessing import forkserver, get_context, resource_tracker, util
+from multiprocessing import forkserver, get_context
 from typing import Any, Protocol
 
-from fuzz.errors import InternalError, TargetError, UsageError, one_line
+from fuzz.errors import InternalError, TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Died, Outcome, describe
 from fuzz.worker.activity import STARTING, Activity
@@ -35,27 +31,17 @@ from fuzz.worker.channel import (
     LastResponse,
 )
 from fuzz.worker.child.output_relay import StandardError
-from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
-from fuzz.worker.python_process import importing_this
 from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 from fuzz.worker.worker_process import GARBLED, REFERENCE_FAILED, WorkerProcess, raise_own_fault
+from fuzz.worker.worker_server import CONTEXT, SAFE_PATH, STARTS
 
-CONTEXT = get_context("forkserver")
-SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""Keeps a process that is started from running a file of the working folder that is named as one of its modules is."""
 SERVER_SECONDS = 300.0
 """Seconds after which the server that workers are forked from is replaced, where it has not started one by then."""
-COUNT_FORKS = "fuzz.worker.child.count_forks"
-"""The module that the server imports after all others."""
-START_PYTHON: Callable[[bytes, Sequence[Any], Sequence[int]], int] = vars(util)["spawnv_passfds"]
-"""Starts a new Python for the server."""
-STARTS = threading.Lock()
-"""Held while a process starts, which changes this process's variables for a moment."""
 KILLED_STARTS = 3
 """Processes one after the other that may be killed as they start, by whomever, before that is the target's doing."""
 
@@ -344,57 +330,3 @@ def _forking_from(server: forkserver.ForkServer | None) -> Iterator[None]:
     finally:
         WATCHDOG.remove(check)
         module["connect_to_new_process"] = connect
-
-
-def preload(*modules: str) -> None:
-    """Starts the server that workers are forked from, with modules imported, while the caller does other things."""
-    CONTEXT.set_forkserver_preload([*modules, COUNT_FORKS])
-    _start_server(_run_in_python)
-
-
-def fork_server(*modules: str) -> None:
-    """Starts the same server as a fork of this process, which imports the modules first: that is done once for both.
-
-    Only for a program that has imported modules so far and no more: a lock that another thread holds stays locked.
-    """
-    for module in modules:
-        import_module(module)
-    CONTEXT.set_forkserver_preload([*modules, COUNT_FORKS])
-    _start_server(_run_in_fork)
-
-
-def _start_server(run: Callable[[bytes, Sequence[Any], Sequence[int]], int]) -> None:
-    """Starts the server with `run` in place of the function that starts a new Python."""
-    processes: Any = util
-    with STARTS, environment(SAFE_PATH):
-        # It is started by the function that is replaced below, and not meant.
-        resource_tracker.ensure_running()
-        processes.spawnv_passfds = run
-        try:
-            forkserver.ensure_running()
-        except OSError as error:
-            raise UsageError(f"no worker can start from {util.get_temp_dir()}: {one_line(error)}") from None
-        finally:
-            processes.spawnv_passfds = START_PYTHON
-
-
-def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
-    """Starts a new Python, which would import nothing where it does not find this package; its number."""
-    return START_PYTHON(path, [*arguments[:-1], importing_this(arguments[-1])], passed)
-
-
-def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
-    """Does in a fork of this process what a new Python would do: its number. Half a request ends it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        number = os.fork()
-    if number:
-        return number
-    try:
-        close_files_but(*passed)
-        with suppress(EOFError):
-            exec(arguments[-1], {})
-    except Exception:
-        traceback.print_exc()
-    finally:
-        os._exit(1)

@@ -27,9 +27,9 @@ from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Store
+from fuzz.clock import Clock
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
-from fuzz.worker.clock import Clock
 from fuzz.worker.protocol import ReplicaGroup
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.campaign.recorder import LONGEST_PAUSE, Recorder
+from fuzz.clock import Clock
 from fuzz.errors import RefusedWrite, StoreError
-from fuzz.worker.clock import Clock
 
 
 @dataclass(frozen=True)

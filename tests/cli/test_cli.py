@@ -76,6 +76,21 @@ def saved(found: Run, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("more", "loads"),
+    [("", 1), ("import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n", None)],
+)
+def test_a_run_loads_its_target_once_where_its_process_may_be_forked(
+    more: str, loads: int | None, tmp_path: Path
+) -> None:
+    log, file = tmp_path / "loads", tmp_path / "own.py"
+    file.write_text(f"import os\nwith open({str(log)!r}, 'a') as log:\n    log.write(f'{{os.getpid()}} ')\n{more}{OWN}")
+    done = command("run", file, "--cases", 3, "--seconds", 60, "--backend", "cpu", "--corpus", tmp_path / "corpus")
+    assert done.code == 0, done.err
+    processes = log.read_text().split()
+    assert len(processes) == loads if loads else len(set(processes)) == len(processes) > 2
+
+
 def test_run_finds_a_planted_bug_and_exits_with_1(found: Run) -> None:
     assert found.done.code == 1
     assert len(found.done.json["findings"]) == 1

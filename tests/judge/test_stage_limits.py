@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.clock import Clock
 from fuzz.judge import stage_limits
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.referee import ORDINARY_STAGES, judge
 from fuzz.judge.result.judgement import RIGHT, WRONG
 from fuzz.judge.result.report import judgement_json
 from fuzz.judge.stage_limits import StageLimits
-from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
 from tests.judge.problems import LINEAR, RELU, as_solution, write
 

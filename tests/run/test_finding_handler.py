@@ -14,6 +14,7 @@ import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz import corpus
+from fuzz.clock import Clock
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -29,7 +30,6 @@ from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
-from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import Report, WorkerConfig
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fuzz.worker.clock import Clock
+from fuzz.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.worker import Worker
 

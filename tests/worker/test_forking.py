@@ -51,7 +51,8 @@ def test_a_library_that_a_target_imports_starts_no_threads(monkeypatch: pytest.M
 PROGRAM = """
 import os
 from multiprocessing import forkserver
-from fuzz.worker.worker import Worker, fork_server
+from fuzz.worker.worker import Worker
+from fuzz.worker.worker_server import fork_server
 
 fork_server("shared")
 with Worker("shared:make_handler", None, memory=8 << 30, timeout=120.0) as worker:
@@ -77,7 +78,8 @@ from pathlib import Path
 from fuzz.oracles.examine import load_launcher
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
-from fuzz.worker.worker import Worker, {start}
+from fuzz.worker.worker import Worker
+from fuzz.worker.worker_server import {start}
 
 def huge_pages():
     path = Path(f"/proc/{{forkserver._forkserver._forkserver_pid}}/smaps_rollup")
@@ -116,7 +118,7 @@ def test_a_server_that_has_forked_often_uses_huge_pages(start: str, tmp_path: Pa
 FAILING = """
 import os
 from multiprocessing import forkserver
-from fuzz.worker.worker import fork_server
+from fuzz.worker.worker_server import fork_server
 
 def fail(*arguments, **more):
     raise RuntimeError("the server cannot start")

@@ -16,7 +16,8 @@ from fuzz.model.recipes import recipe
 from fuzz.run.setup import serve_target
 from fuzz.worker.protocol import HANDLER, Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
-from fuzz.worker.worker import Worker, WorkerCrash, preload
+from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.worker_server import preload
 
 HOSTILE = Path(__file__).parents[2] / "benchmarks" / "reliability" / "hostile.py"
 EXPECTED: dict[str, str] = runpy.run_path(str(HOSTILE))["EXPECTED"]

@@ -50,7 +50,7 @@ def test_the_server_of_workers_imports_a_checkout_that_is_not_installed(tmp_path
     program.write_text(
         "if __name__ == '__main__':\n"
         f"    import sys; sys.path += {paths!r}\n"
-        "    import shows; from fuzz.worker.worker import CONTEXT, preload; preload('fuzz.errors')\n"
+        "    import shows; from fuzz.worker.worker_server import CONTEXT, preload; preload('fuzz.errors')\n"
         "    process = CONTEXT.Process(target=shows.imported); process.start(); process.join()"
     )
     # -S holds for the server too, whose path nothing is added to.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fuzz.clock import Clock
 from fuzz.worker import retry_backoff
-from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.retry_backoff import PAUSES, REST, RetryBackoff
 

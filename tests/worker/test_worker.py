@@ -31,8 +31,9 @@ from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
-from fuzz.worker.worker import CONTEXT, Worker, WorkerCrash, report_of_crash
+from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
 from fuzz.worker.worker_process import REFERENCE_FAILED
+from fuzz.worker.worker_server import CONTEXT
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -470,7 +471,7 @@ def test_workers_import_nothing_of_the_working_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "selectors.py").write_text("import pathlib; pathlib.Path(__file__).with_suffix('.ran').touch()\n")
     program.write_text(
-        "import os; from fuzz.worker.worker import CONTEXT, preload; preload('json')\n"
+        "import os; from fuzz.worker.worker_server import CONTEXT, preload; preload('json')\n"
         "process = CONTEXT.Process(target=os.getpid); process.start(); process.join()"
     )
     subprocess.run([sys.executable, str(program)], cwd=folder, check=True, capture_output=True)

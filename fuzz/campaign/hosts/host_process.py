@@ -42,7 +42,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.protocol import ReplicaGroup
 from fuzz.worker.python_process import connect_to_parent
-from fuzz.worker.worker import preload
+from fuzz.worker.worker_server import preload
 
 HEARTBEAT_SECONDS = 2.0
 """Seconds between two signs of life."""

@@ -16,7 +16,8 @@ from fuzz.report.entry_text import replay_command
 from fuzz.report.plotting.plot_data import Plot
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.worker.worker import Worker, WorkerCrash, preload
+from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.worker_server import preload
 
 ENTRY_SECONDS = 120.0
 """Seconds that one entry may take, references and arbitrary precision included."""

@@ -1,5 +1,7 @@
 """Runs in the process that workers of one target are forked from: it loads the target, and then only forks.
 
+Where the command has loaded the target before and may be forked, the process is a fork of it, and has nothing to load.
+
 A worker that is forked from it must be like one that has loaded the target itself. So a target is refused which leaves
 something that a fork loses, such as threads, or that forks would share, such as open files.
 """
@@ -12,7 +14,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -60,6 +62,8 @@ class Imports:
         sys.path[:], sys.argv[:] = self.path, self.arguments
 
 
+_modules: frozenset[str] | None = None
+"""What this process had imported before it loaded a target, where it did so before it was forked."""
 _loaded: Imports | None = None
 """Those of this process once it has loaded the target; None where it is no such process."""
 
@@ -70,10 +74,17 @@ def restore_imports() -> None:
         _loaded.restore()
 
 
+def begin_loading() -> Traits:
+    """Notes, for processes that are forked from this one, that it loads a target next; what it is like before."""
+    global _modules
+    _modules = frozenset(sys.modules)
+    return Traits.capture()
+
+
 def make_handler(config: ServerConfig) -> Callable[[str], object]:
     """Makes the handler. Raises UsageError where workers cannot be forked from this process, or what loading raises."""
     global _loaded
-    modules, before = set(sys.modules), Traits.capture()
+    modules, before = _modules or frozenset(sys.modules), Traits.capture()
     load, _, function = config.load.partition(":")
     getattr(import_module(load), function)(config.config)
     if reason := before.difference(Traits.capture()) or _fork_reason():
@@ -85,7 +96,7 @@ def make_handler(config: ServerConfig) -> Callable[[str], object]:
     listener.bind(config.address)
     os.chmod(config.address, 0o600)
     listener.listen()
-    files = sorted(_files(set(sys.modules) - modules))
+    files = sorted(_files(sys.modules.keys() - modules))
 
     def handle(request: str) -> object:
         if request == FILES:
@@ -125,7 +136,7 @@ class Traits:
     def difference(self, after: Traits) -> str:
         """What keeps workers from being forked after the target was loaded, in a few words; empty for nothing."""
         reasons = {
-            "it has threads": after.threads > 1,
+            "it has threads": after.threads > self.threads,
             "it has started processes": self.children != after.children,
             "it holds files": not after.files <= self.files,
             "it shares memory": not after.shared_memory <= self.shared_memory,
@@ -175,7 +186,7 @@ def _fork_reason() -> str:
     return "a fork of it ends" if os.waitpid(process, 0)[1] else ""
 
 
-def _files(modules: set[str]) -> Iterator[str]:
+def _files(modules: Iterable[str]) -> Iterator[str]:
     """The files of modules."""
     for name in modules:
         file = getattr(sys.modules.get(name), "__file__", None)
