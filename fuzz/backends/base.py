@@ -154,6 +154,8 @@ class Backend:
     """Variables that a process must be started with to use it."""
     import_environment: Mapping[str, str] = MappingProxyType({})
     """Variables while the server of workers imports modules, so that none of them initialises the device."""
+    load_environment: Mapping[str, str] = MappingProxyType({})
+    """Variables while a target is loaded, and after that in workers, so that neither uses another backend's device."""
 
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:

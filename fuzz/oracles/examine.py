@@ -75,7 +75,7 @@ def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
 
 def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
-    os.environ.update(ONE_THREAD)
+    os.environ.update({**ONE_THREAD, **BACKENDS[config.backend].load_environment})
     keep_freed_memory()
     with running(FILE):
         target = load(config.target)

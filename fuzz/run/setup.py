@@ -89,16 +89,13 @@ def load_checked_target(target: str, planted: str | None, backend: str) -> Targe
         raise UsageError(reason)
     locate(target)
     may_fork = fork_worker_server()
+    chosen = BACKENDS[choose_backend(backend)]
     before = begin_loading()
-    with environment_variables(ONE_THREAD):
+    with environment_variables({**ONE_THREAD, **chosen.load_environment}):
         loaded = load(target)
         if planted:
             load_planted(loaded, planted)
-    if (
-        may_fork
-        and BACKENDS[choose_backend(backend)].forks_loaded_processes
-        and not before.difference(Traits.capture())
-    ):
+    if may_fork and chosen.forks_loaded_processes and not before.difference(Traits.capture()):
         _loaded[target, planted] = LoadedServer(fork_another_server())
     return loaded
 

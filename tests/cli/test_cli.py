@@ -76,6 +76,18 @@ def saved(found: Run, tmp_path: Path) -> Path:
     return path
 
 
+def test_a_target_finds_no_gpu_on_the_cpu_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    log, file = tmp_path / "devices", tmp_path / "own.py"
+    note = f"Path({str(log)!r}).open('a').write(repr(os.environ['CUDA_VISIBLE_DEVICES']) + ' ')"
+    file.write_text(
+        f"import os\nfrom pathlib import Path\n{note}\n" + OWN.replace("    return", f"    {note}\n    return")
+    )
+    done = command("run", file, "--cases", 2, "--backend", "cpu", "--corpus", tmp_path / "corpus")
+    assert done.code == 0, done.err
+    assert log.read_text().split() == ["''"] * 3
+
+
 @pytest.mark.parametrize(
     ("more", "loads"),
     [("", 1), ("import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n", None)],

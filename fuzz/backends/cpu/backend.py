@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fuzz.backends.base import Backend, CountedOutcome, Session, portable_path
@@ -22,6 +23,9 @@ class CpuBackend(Backend):
     forks_loaded_processes = True
     permutes_sums = True
     checks_accesses = True
+    # A library that asks for GPUs while it is imported finds none, as on a machine without one: CUDA would start
+    # threads and open files, and no worker could be forked from a process that has loaded the target.
+    load_environment = MappingProxyType({"CUDA_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
 
     def __init__(self) -> None:
         self.counting = False
