@@ -85,7 +85,7 @@ def test_a_target_finds_no_gpu_on_the_cpu_backend(tmp_path: Path, monkeypatch: p
     )
     done = command("run", file, "--cases", 2, "--backend", "cpu", "--corpus", tmp_path / "corpus")
     assert done.code == 0, done.err
-    assert log.read_text().split() == ["''"] * 3
+    assert set(log.read_text().split()) == {"''"}
 
 
 @pytest.mark.parametrize(
