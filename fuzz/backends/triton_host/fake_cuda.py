@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,12 +143,9 @@ class FakeGraph:
         raise NotImplementedError("CUDA graphs are not supported by the cpu backend")
 
 
-def null_context(*_: Any) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext()
-
-
-def do_nothing(*_: Any, **__: Any) -> None:
-    """A CPU needs none of it."""
+def stand_in(result: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
+    """A function of its own for each name, whatever its arguments: `torch._dynamo` has one rule for each function."""
+    return lambda *_, **__: result()
 
 
 def is_cuda(tensor: torch.Tensor) -> bool:
@@ -166,24 +164,24 @@ REPLACEMENTS: dict[str, Any] = {
     "is_current_stream_capturing": lambda: False,
     "device_count": lambda: int(knobs.available),
     "current_device": lambda: 0,
-    "set_device": do_nothing,
+    "set_device": stand_in(),
     "get_device_name": lambda device=None: knobs.device_name,
     "get_device_capability": lambda device=None: knobs.capability,
     "get_device_properties": get_device_properties,
     "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
-    "empty_cache": do_nothing,
+    "empty_cache": stand_in(),
     "synchronize": synchronize,
     "device": DeviceContext,
     "device_of": DeviceContext,
     "_exchange_device": lambda device: 0,
     "_maybe_exchange_device": lambda device: 0,
     "CUDAGraph": FakeGraph,
-    "stream": null_context,
-    "set_stream": do_nothing,
+    "stream": stand_in(contextlib.nullcontext),
+    "set_stream": stand_in(),
     "Stream": FakeStream,
     "Event": FakeEvent,
-    "current_stream": FakeStream,
-    "default_stream": FakeStream,
+    "current_stream": stand_in(FakeStream),
+    "default_stream": stand_in(FakeStream),
     **generators.REPLACEMENTS,
 }
 PATCHES = [

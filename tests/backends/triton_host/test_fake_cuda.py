@@ -25,3 +25,14 @@ def test_pinned_memory_is_memory():
 def test_graphs_are_refused():
     with cpu.active(), pytest.raises(NotImplementedError, match="CUDA graphs"):
         torch.cuda.CUDAGraph()
+
+
+def test_dynamo_can_make_its_table_of_functions_anew():
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map
+
+    get_torch_obj_rule_map.cache_clear()
+    try:
+        with cpu.active():
+            assert get_torch_obj_rule_map()
+    finally:
+        get_torch_obj_rule_map.cache_clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
@@ -39,8 +39,8 @@ def activate() -> None:
             Patch(drivers, "_active", DRIVER),
         )
         before = stack.enter_context(patched(patches))
-        stack.enter_context(pretence(DRIVER) if knobs.identity == "cuda" else nullcontext())
-        stack.callback(install(DynamoFinder(lambda: patched(before))))
+        pretended = stack.enter_context(pretence(DRIVER)) if knobs.identity == "cuda" else []
+        stack.callback(install(DynamoFinder(lambda: patched([*pretended, *before]))))
         activations.append(stack.pop_all())
 
 

@@ -1,0 +1,93 @@
+"""The devices of tensors in the pretence of a GPU, where torch calls back and where a number names the device."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime.activation import DRIVER
+from fuzz.backends.triton_host.identity import pretence
+
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture(autouse=True)
+def pretended() -> Iterator[None]:
+    with cpu.active(), pretence(DRIVER):
+        yield
+
+
+class Recorded(torch.autograd.Function):
+    """The identity, whose gradient allocates as published ones do and keeps the devices that it sees."""
+
+    devices: list[torch.device] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        Recorded.devices += [gradient.device, torch.zeros(3, device="cuda").device]
+        return gradient
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda y, x: y.backward(),
+        lambda y, x: torch.autograd.backward([y]),
+        lambda y, x: torch.autograd.grad(y, x),
+    ],
+)
+def test_gradients_are_computed_on_the_gpu(differentiate):
+    Recorded.devices = []
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    differentiate(Recorded.apply(x).sum(), x)
+    assert Recorded.devices == [GPU, GPU]
+
+
+def test_hooks_of_tensors_see_the_gpu():
+    seen = []
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    x.register_hook(lambda gradient: seen.append(gradient.device))
+    (2 * x).sum().backward()
+    assert seen == [GPU]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(3, device=0),
+        lambda: torch.ones(3).to(0),
+        lambda: torch.ones(3).to(0, torch.float64),
+        lambda: torch.ones(3).to(device=0),
+        lambda: torch.ones(3, device=torch.device(torch.cuda.current_device())),
+        lambda: torch.nn.Linear(3, 3).to(0).weight,
+        lambda: torch.nn.Linear(3, 3).to(device=0).weight,
+        lambda: torch.ones(3, device=torch.accelerator.current_accelerator()),
+    ],
+)
+def test_a_number_is_that_of_the_gpu(make):
+    assert make().device == GPU
+
+
+def test_devices_that_name_their_kind_are_those():
+    assert torch.device(0) == torch.device("cuda", 0) == GPU
+    assert torch.device("cpu", 0) == torch.device(index=0, type="cpu")
+
+
+def test_the_accelerator_is_the_gpu():
+    assert torch.accelerator.current_accelerator() == torch.device("cuda")
+    assert (torch.accelerator.is_available(), torch.accelerator.device_count()) == (True, 1)
+    torch.accelerator.set_device_index(0)
+    torch.accelerator.synchronize()
+
+
+def test_the_default_device_may_be_the_gpu():
+    torch.set_default_device("cuda")
+    try:
+        assert torch.ones(2).device == torch.get_default_device() == GPU
+    finally:
+        torch.set_default_device(None)
