@@ -336,6 +336,10 @@ TO_INTEGERS(f32, 0u) TO_INTEGERS(f64, 1u)
     INLINE i1 one_##name(name a, name b) { return a < b || a > b; } \
     INLINE i1 ueq_##name(name a, name b) { return !(a < b || a > b); }
 FLOAT(f32, u32, bits_f32, f32_bits) FLOAT(f64, u64, bits_f64, f64_bits)
+/* A magnitude with the sign of the product of a and b; a NaN stays as it is. */
+INLINE f32 xorsign(f32 x, f32 a, f32 b) {
+    return x != x ? x : f32_bits((bits_f32(x) & 0x7fffffffu) | ((bits_f32(a) ^ bits_f32(b)) & 0x80000000u));
+}
 /* NVIDIA's compiler makes this of a remainder: with a large quotient the result may exceed the divisor. */
 INLINE f32 remf_f32(f32 x, f32 y) { return isinf(y) ? x : fmaf(-truncf(x / y), y, x); }
 INLINE f64 remf_f64(f64 x, f64 y) { return isinf(y) ? x : fma(-trunc(x / y), y, x); }

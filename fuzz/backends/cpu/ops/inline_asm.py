@@ -21,6 +21,14 @@ FLOAT_OPS = {
     "ex2": "exp2{f}({0})", "lg2": "log2{f}({0})", "rcp": "1 / {0}", "sqrt": "sqrt{f}({0})", "rsqrt": "rsqrt_{t}({0})",
     "sin": "sin{f}({0})", "cos": "cos{f}({0})", "tanh": "tanh{f}({0})", "selp": "{2} ? {0} : {1}",
 }  # fmt: skip
+# What PTX has of f32 alone.
+SINGLE_OPS = {
+    "min.NaN": "minimumf_f32({0}, {1})", "max.NaN": "maximumf_f32({0}, {1})",
+    "min.xorsign.abs": "xorsign(minnumf_f32(fabs({0}), fabs({1})), {0}, {1})",
+    "max.xorsign.abs": "xorsign(maxnumf_f32(fabs({0}), fabs({1})), {0}, {1})",
+    "min.NaN.xorsign.abs": "xorsign(minimumf_f32(fabs({0}), fabs({1})), {0}, {1})",
+    "max.NaN.xorsign.abs": "xorsign(maximumf_f32(fabs({0}), fabs({1})), {0}, {1})",
+}  # fmt: skip
 INTEGER_OPS = {
     "mov": "{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul.lo": "{0} * {1}", "mad.lo": "{0} * {1} + {2}",
     "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}", "neg": "-{0}", "abs": "absi_{s}({0})",
@@ -36,6 +44,7 @@ NOTHING = ("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 REGISTER = {"r": "u32", "f": "u32", "l": "u64", "d": "u64"}
 CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f32", "f64"}
 TYPES = {"f32": "f32", "f64": "f64", "u32": "u32", "b32": "u32", "s32": "i32", "u64": "u64", "b64": "u64", "s64": "i64"}
+INTEGER = re.compile(r"(-?)(0[xX][0-9A-Fa-f]+|0[bB][01]+|0[0-7]*|[1-9]\d*)U?")
 INSTRUCTION = re.compile(r"(?:@(!?)(\w+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)$", re.DOTALL)
 
 
@@ -112,7 +121,9 @@ class Assembly:
 
     def expression(self, text: str, name: str, modifiers: list[str], t: str, values: list[str]) -> str:
         if t[0] == "f":
-            known = FLOAT_OPS.get(name) if set(modifiers) <= ROUNDINGS else None
+            known = (FLOAT_OPS | SINGLE_OPS if t == "f32" else FLOAT_OPS).get(
+                ".".join([name, *(word for word in modifiers if word not in ROUNDINGS)])
+            )
         elif name == "shr" and not modifiers:
             known = f"shr{'s' if t[0] == 'i' else 'u'}i_i{t[1:]}({{0}}, {{1}})"
         else:
@@ -172,15 +183,22 @@ class Assembly:
             return f"{t}_bits(0x{operand[2:]}u)"
         if t[0] == "f" and re.fullmatch(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", operand):
             return f"({t}){float(operand)!r}"
-        if t[0] != "f" and re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|\d+)", operand):
-            return f"({t}){int(operand, 0)}ll"
+        if t[0] != "f" and (literal := INTEGER.fullmatch(operand)):
+            return f"({t}){integer(literal):#x}ull"
         raise self.refuse(text)
+
+
+def integer(literal: re.Match[str]) -> int:
+    """The 64 bits of an integer literal of PTX: hexadecimal, binary, octal where it begins with 0, or decimal."""
+    sign, digits = literal.groups()
+    base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 8 if digits[0] == "0" else 10)
+    return int(sign + digits, base) & (1 << 64) - 1
 
 
 def inline_assembly(lowering: Lowering, op: Op) -> None:
     """Each result by an evaluation of its own: the text has no effect beside its results."""
     text = re.sub(r"\\([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), op.keywords[0][1:-1])
-    constraints = str(op.attributes["constraints"]).split(",")
+    constraints = [word.strip() for word in str(op.attributes["constraints"]).split(",")]
     written = [word[1:].lstrip("&") for word in constraints if word.startswith("=")]
     read = [word for word in constraints if not word.startswith("=")]
     types = [value.type for value in (*op.results, *op.operands)]

@@ -1,9 +1,11 @@
 """Inline assembly with several elements to a register, blocks in braces and instructions on bytes."""
 
+import numpy as np
 import pytest
 import torch
 import triton
 import triton.language as tl
+from bit_values import assert_same, floats
 from triton.language.extra.cuda.utils import convert_fp8e4b15_to_float16
 
 from fuzz.backends import cpu
@@ -79,6 +81,9 @@ def permuted(a: int, b: int, selector: int) -> int:
         ("prmt.b32 $0, $1, $2, $3;", permuted),
         ("lop3.b32 $0, $1, $2, $3, 0xca;", lambda a, b, c: a & b | ~a & c),
         ("{ .reg .b16 h<2>; mov.b32 {h0, h1}, $1; mov.b32 $0, {h1, h0}; }", lambda a, b, c: a << 16 | a >> 16),
+        ("and.b32 $0, $1, 0b10000001110000001000000111000000;", lambda a, b, c: a & 0x81C081C0),
+        ("add.u32 $0, $1, 0B101U;", lambda a, b, c: a + 5),
+        ("add.s32 $0, $1, -017;", lambda a, b, c: a - 15),
         ("cvt.s32.s8 $0, $1;", lambda a, b, c: (a & 255) - 2 * (a & 128)),
     ],
 )
@@ -90,6 +95,39 @@ def test_instructions_on_words(asm, of):
     rows = zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
     want = [of(*(value & 0xFFFFFFFF for value in row)) & 0xFFFFFFFF for row in rows]
     assert [value & 0xFFFFFFFF for value in out.tolist()] == want
+
+
+@triton.jit
+def on_floats(x, y, out, ASM: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    arguments = [tl.load(x + i), tl.load(y + i)]
+    tl.store(out + i, tl.inline_asm_elementwise(ASM, "=r, r,r ", arguments, dtype=tl.float32, is_pure=True, pack=1))
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("modifiers", [".NaN", ".xorsign.abs", ".NaN.xorsign.abs"])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_extrema_with_nan_and_the_product_of_signs(name: str, modifiers: str, flushes: bool):
+    special = floats(torch.float32, 64, seed=7)
+    x, y = (one.flatten().contiguous() for one in torch.meshgrid(special, special, indexing="ij"))
+    out = torch.empty_like(x)
+    opcode = f"{name}{'.ftz' * flushes}{modifiers}.f32"
+    on_floats[(1,)](x, y, out, f"{{\n {opcode} $0, $1, $2;\n}}", B=4096)
+    a, b = x.numpy(), y.numpy()
+    if flushes:
+        a, b = (np.where(np.abs(one) < 2.0**-126, np.copysign(np.float32(0), one), one) for one in (a, b))
+    signs = np.signbit(a) ^ np.signbit(b)
+    if "xorsign" in modifiers:
+        a, b = np.abs(a), np.abs(b)
+    # -0 is less than +0, for which numpy has no order.
+    less = (a < b) | ((a == b) & np.signbit(a))
+    want = np.where(less == (name == "min"), a, b)
+    want = np.where(np.isnan(a), b, np.where(np.isnan(b), a, want))
+    if "xorsign" in modifiers:
+        want = np.copysign(want, np.where(signs, -1, 1)).astype(np.float32)
+    if "NaN" in modifiers:
+        want = np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), want)
+    assert_same(out, torch.from_numpy(want), x, y)
 
 
 @triton.jit
@@ -107,7 +145,15 @@ def test_tritons_own_conversion_is_that_of_the_backend():
 
 
 @pytest.mark.parametrize(
-    "asm", ["mov.b32 {a, b}, $1;", "cvt.rz.f32.s32 $0, $1;", "prmt.b64 $0, $1, $2, $3;", "ld.global.b32 $0, [$1];"]
+    "asm",
+    [
+        "mov.b32 {a, b}, $1;",
+        "cvt.rz.f32.s32 $0, $1;",
+        "max.NaN.f64 $0, $1, $2;",
+        "and.b32 $0, $1, 09;",
+        "prmt.b64 $0, $1, $2, $3;",
+        "ld.global.b32 $0, [$1];",
+    ],
 )
 def test_others_are_refused_with_their_text(asm):
     x = words(6)
