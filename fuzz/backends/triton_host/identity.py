@@ -19,7 +19,7 @@ from fuzz.backends.triton_host.blas import CublasLt
 from fuzz.backends.triton_host.generators import PhiloxGenerator
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
-from fuzz.backends.triton_host.pretence import devices
+from fuzz.backends.triton_host.pretence import devices, operators
 from fuzz.backends.triton_host.pretence.devices import GPU
 
 WARP = 32
@@ -67,6 +67,7 @@ def pretence(driver: Any) -> Iterator[list[Patch]]:
         Patch(torch.version, "cuda", CUDA_VERSION),
         *(Patch(other, "supports_target", supports_real_targets(other.supports_target)) for other in others),
         *devices.PATCHES,
+        *operators.PATCHES,
     ]
     with patched(patches) as before, devices.pretended_devices():
         yield before
