@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
-from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, object_path
 from fuzz.backends.cpu.errors import NoCompiler
 from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
 
 __all__ = [
-    *("FloatFormat", "InputChange", "NoiseLoops", "compile_loops", "lies_flat", "ready_loops"),
+    *("FloatFormat", "InputChange", "NoiseLoops", "lies_flat", "ready_loops"),
     *("measure_spread", "measure_sum_errors"),
 ]
 
@@ -176,12 +176,6 @@ class LoopsCompiler:
 COMPILER = LoopsCompiler()
 ready_loops = COMPILER.look
 """The functions of loops.c; None until they are compiled, and where no C compiler makes them."""
-
-
-def compile_loops() -> Any:
-    """The functions of loops.c, compiled now where they are not there. Raises as `build_object`."""
-    COMPILER.found = COMPILER.found or bind_loops(build_object(loops_text(), "loops"))
-    return COMPILER.found
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from compiled_loops import compile_loops
 
 from fuzz.reference.envelope import evaluate, input_errors, make_precision, noise_loops
 from fuzz.reference.envelope.noise import MemberNoise
@@ -39,7 +40,7 @@ def all_magnitudes(rows: int, *shape: int) -> torch.Tensor:
 def test_bits_are_those_of_torch(
     shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert noise_loops.compile_loops() is not None
+    assert compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     for check_range in (False, True):
         by_loop = rounded(t, ids, check_range, replicas, tiny)
@@ -100,7 +101,7 @@ def added(
 def test_errors_of_sums_have_the_bits_of_torch(
     shape: tuple[int, ...], ids: tuple[int, ...], replicas: int, has_sum_error: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert noise_loops.compile_loops() is not None
+    assert compile_loops() is not None
     t = all_magnitudes(replicas * (1 + len(ids)), *shape)
     # Other magnitudes than those beside them, infinities and NaN among them.
     amplitude = t.flip(0).abs()
@@ -122,7 +123,7 @@ def perturbed(t: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("shape", [(), (1,), (9,), (3, 41), (5, 7, 130), (40_000,), (8, 0)])
 def test_inputs_have_the_bits_of_torch(shape: tuple[int, ...], replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert noise_loops.compile_loops() is not None
+    assert compile_loops() is not None
     # Members that raise the larger half along the last and the first dim, and two that raise elements at random.
     ids = (2, 3, 6, 9, 12)
     special = all_magnitudes(replicas, *shape)
