@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from processes import has_ended
 
+from fuzz.backends import BACKENDS
 from fuzz.oracles.examine import load_launcher
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
@@ -29,7 +30,11 @@ variables = dict(os.environ)
 
 
 def run_program(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", WITH_A_GPU + program], capture_output=True, text=True, check=False)
+    """A program on a machine with a GPU, which tests that loaded a target here have hidden from this process."""
+    hidden = BACKENDS["cpu"].load_environment
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    command = [sys.executable, "-c", WITH_A_GPU + program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("imports", ["torch.cuda.is_available()", "import fuzz.judge.server_preload"])

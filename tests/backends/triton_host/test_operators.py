@@ -1,5 +1,7 @@
 """Kernels of operators that libraries register for CUDA, in the pretence of a GPU."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -8,7 +10,6 @@ import pytest
 import torch
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu import __main__ as program
 from fuzz.backends.cpu.runtime.activation import DRIVER
 from fuzz.backends.triton_host.identity import pretence
 from fuzz.backends.triton_host.pretence.operators import replaceable
@@ -97,16 +98,14 @@ def test_references_keep_the_operators_of_the_cpu(aten):
         assert torch.cosh(torch.zeros(2)).tolist() == [1, 1]
 
 
-def test_a_program_of_its_own_has_the_kernels_of_its_libraries(tmp_path, monkeypatch, capsys):
+def test_a_program_of_its_own_has_the_kernels_of_its_libraries(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import torch\n"
         "library = torch.library.Library('aten', 'IMPL')\n"
         "library.impl('cosh', lambda x: x - 7, 'CUDA')\n"
         "print(torch.cosh(torch.zeros(2)).tolist())\n"
-        "library._destroy()\n"
     )
-    monkeypatch.setattr(sys, "argv", ["cpu", str(script)])
-    with cpu.knobs.set(identity="cuda"):
-        program.main()
-    assert capsys.readouterr().out == "[-7.0, -7.0]\n"
+    command = [sys.executable, "-m", "fuzz.backends.cpu", str(script)]
+    environment = {**os.environ, "FUZZ_CPU_IDENTITY": "cuda"}
+    assert subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True).stdout == "[-7.0, -7.0]\n"
