@@ -2,7 +2,8 @@
 
 Every buffer holds poison before, after and between its elements. Poison is a signalling NaN: arithmetic quiets it, so
 that an element with exactly that word was written by no computation. A huge layout maps its memory lazily without
-reserving it; there only the elements themselves are filled and compared.
+reserving it; there only the elements themselves are filled and compared. On the host a tensor's storage ends with its
+last element.
 """
 
 from __future__ import annotations
@@ -103,14 +104,20 @@ def allocate_buffer(
     start = GUARD // (kind.bits // 8) + layout.offset
     length = start + span + GUARD // (kind.bits // 8)
     if layout.reach and span > 1 << 24:
-        return _allocate_huge(name, argument, words, shape, stored, strides, start, length, device)
+        return _allocate_huge(name, argument, words, shape, stored, strides, start, span, device)
     base = np.full(length, POISON[argument.dtype], dtype=kind.unsigned)
     elements(base, stored, strides, start)[...] = words
-    host = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
     pristine = base.tobytes()
+    host = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
     moved = host if device == "cpu" else host.to(device)
-    tensor = torch.as_strided(moved, shape, strides, start)
+    storage = unguarded_storage(base, start + span, moved)
+    tensor = torch.as_strided(storage, shape, strides, start)
     return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
+
+
+def unguarded_storage(base: np.ndarray, length: int, moved: torch.Tensor) -> torch.Tensor:
+    """The first words of a buffer on the host, as a storage of their own; all of a buffer on a device."""
+    return torch.frombuffer(base[:length], dtype=moved.dtype) if moved.device.type == "cpu" else moved
 
 
 def _allocate_huge(
@@ -121,10 +128,11 @@ def _allocate_huge(
     stored: tuple[int, ...],
     strides: tuple[int, ...],
     start: int,
-    length: int,
+    span: int,
     device: str,
 ) -> Buffer:
     kind = named_dtype(argument.dtype)
+    length = start + span + GUARD // (kind.bits // 8)
     if device == "cpu":
         base = _lazily_mapped(length * kind.bits // 8).view(kind.unsigned)
         moved = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
@@ -133,7 +141,7 @@ def _allocate_huge(
         # What earlier cases of this size left in the allocator's cache would not leave room for this one.
         torch.cuda.empty_cache()
         moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)
-    tensor = torch.as_strided(moved, shape, strides, start)
+    tensor = torch.as_strided(unguarded_storage(base, start + span, moved), shape, strides, start)
     flat = torch.frombuffer(words.copy(), dtype=TORCH_DTYPES[argument.dtype])
     torch.as_strided(moved, stored, strides, start).copy_(flat.reshape(stored))
     return Buffer(name, argument.dtype, tensor, base, moved, None, words, shape, stored, strides, start)

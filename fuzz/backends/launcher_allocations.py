@@ -143,7 +143,7 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         start = GUARD // plain.element_size()
         base = torch.empty(plain.numel() + 2 * start, dtype=plain.dtype, device=plain.device)
         fill_poison(base)
-        view = torch.as_strided(storage_from(base, start), plain.shape, plain.stride())
+        view = torch.as_strided(unguarded_storage(base, start, plain.numel()), plain.shape, plain.stride())
         if filled is not None:
             view.copy_(filled)
         elif (value := _fill.get()) is not None:
@@ -156,13 +156,13 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         return [access for allocation in self.guarded for access in allocation.outside_writes(names)]
 
 
-def storage_from(base: torch.Tensor, start: int) -> torch.Tensor:
-    """The elements of a flat tensor from `start` on, as a tensor whose storage begins with them.
+def unguarded_storage(base: torch.Tensor, start: int, length: int) -> torch.Tensor:
+    """The elements between the guards of a flat tensor, as a tensor whose storage begins and ends with them.
 
     What makes views of a new tensor from an offset in its storage, as torch's gradient of as_strided does, counts from
     the tensor's first element.
     """
-    words = base.view(WORD_DTYPES[base.element_size()])[start:]
+    words = base.view(WORD_DTYPES[base.element_size()])[start : start + length]
     return torch._C._from_dlpack(torch._C._to_dlpack(words)).view(base.dtype)
 
 

@@ -15,6 +15,7 @@ from fuzz.backends.guarded_memory import (
     POISON,
     TORCH_DTYPES,
     Buffer,
+    address_range,
     allocate_buffer,
     fill_poison,
     find_poison,
@@ -82,6 +83,14 @@ def test_guards_reach_a_cache_line_to_both_sides() -> None:
     argument = buffer()
     assert argument.start * 4 >= GUARD
     assert (argument.base.size - argument.start - 15) * 4 >= GUARD
+
+
+@pytest.mark.parametrize("layout", [CONTIGUOUS, Layout(pad=3, offset=5), Layout(step=2), Layout(reach=30)])
+def test_no_guard_is_of_the_storage(layout: Layout) -> None:
+    argument = buffer(layout, "float32", DIMS)
+    storage = argument.tensor.untyped_storage()
+    assert storage.data_ptr() + storage.nbytes() == address_range(argument.tensor)[1]
+    assert argument.tensor[-1, -1] == argument.tensor.clone()[-1, -1]
 
 
 @pytest.mark.parametrize(("layout", "gap"), [(Layout(pad=3), 5), (Layout(step=2), 1), (Layout(pad=2, offset=5), 6)])
@@ -193,11 +202,12 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
-def test_the_storage_of_an_allocation_begins_with_its_elements(dtype: torch.dtype) -> None:
+def test_the_storage_of_an_allocation_has_its_elements_alone(dtype: torch.dtype) -> None:
     with LauncherAllocations() as allocations:
         tensor = torch.empty(3, 5, dtype=dtype)
     assert len(allocations.guarded) == 1
     assert tensor.storage_offset() == 0 and tensor.untyped_storage().data_ptr() == tensor.data_ptr()
+    assert tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def test_views_from_a_storage_offset_are_of_the_allocation() -> None:

@@ -72,9 +72,8 @@ class CpuBackend(Backend):
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
-        from fuzz.backends.guarded_memory import GUARD
 
-        memory = cpu.ShadowMemory(filled=True, guard=GUARD)
+        memory = cpu.ShadowMemory(filled=True)
         instruments = dict(conflicts=True, races=self.races, overflow=True, counters=self.counting)
         with cpu.active(), cpu.observe(order, unwritten=memory, **instruments) as log:
             cpu.counters.clear()

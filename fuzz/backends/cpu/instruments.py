@@ -7,7 +7,7 @@ from collections.abc import Iterable
 INSTRUMENTS = ("bounds", "unwritten", "conflicts", "races", "overflow", "counters")
 """In the order in which a variant's name lists them.
 
-bounds      accesses outside of an argument's view
+bounds      accesses outside of an argument's storage, or of its view
 unwritten   loads of allocated memory that nobody wrote
 conflicts   stores of different values to one element by two programs of a launch
 races       as conflicts, and loads of what another program of the launch stores

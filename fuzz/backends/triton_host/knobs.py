@@ -12,7 +12,7 @@ from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
 
 COMPILERS = ("auto", "quick", "optimising")
 IDENTITIES = ("cpu", "cuda")
-BOUNDS = ("auto", "view", "storage")
+BOUNDS = ("storage", "view")
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Knobs:
     Sums: `reduction_order`, if not 0, is the seed of another order in which reductions and dots combine their elements:
     a kernel that depends on the order changes its bits.
 
-    Bounds: `bounds` is `view` (an access is right from an argument's first to its last element), `storage` (to the end
-    of its memory), or `auto`: by storage where a stride is 0, by view elsewhere.
+    Bounds: `bounds` is `storage` (an access is right from an argument's first element to the end of its memory) or
+    `view` (to its last element).
 
     Checks: `instruments` are those of instruments.py that kernels are compiled with.
 
@@ -56,7 +56,7 @@ class Knobs:
     benchmarks: bool = False
     reduction_order: int = 0
     instruments: Instruments = PLAIN
-    bounds: str = "auto"
+    bounds: str = "storage"
     gpu_limits: bool = False
     compiler: str = field(default_factory=lambda: os.environ.get("FUZZ_CPU_COMPILER", "auto"))
 

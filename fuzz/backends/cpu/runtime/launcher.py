@@ -13,6 +13,9 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
+import torch
+from triton.runtime.jit import TensorWrapper
+
 from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.analysis.dataflow import MEMORY
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
@@ -41,36 +44,45 @@ Pack = Callable[[int, int], bytes]
 RECORD = Struct("6q")
 
 
-def extent(tensor: Any) -> Extent:
-    """Address and length in bytes of what a tensor may touch: up to its highest element, or as `knobs.bounds` says."""
-    if tensor is None:
+def extent(argument: Any) -> Extent:
+    """Address and length in bytes of what a kernel may touch of a tensor, or of what a launcher passes in its place.
+
+    It reaches from the first element to the end of the memory, or to the last element where `knobs.bounds` is `view`.
+    """
+    if argument is None:
         return 0, 0
-    if not getattr(tensor, "is_cpu", True):
-        raise ValueError(f"the cpu backend is active, but an argument is on {tensor.device}")
-    if not hasattr(tensor, "element_size"):
-        raise TypeError(f"the cpu backend needs tensors with a shape and strides, not {type(tensor).__name__}")
-    shape = tensor.shape
-    if 0 in shape:
-        return tensor.data_ptr(), 0
-    strides = tensor.stride()
+    if not getattr(argument, "is_cpu", True):
+        raise ValueError(f"the cpu backend is active, but an argument is on {argument.device}")
+    address: int = argument.data_ptr()
+    if isinstance(argument, TensorWrapper):
+        argument = argument.base
+    if not hasattr(argument, "stride"):
+        return address, known_room(address)
+    if 0 in argument.shape:
+        return address, 0
+    if knobs.bounds == "view" or not isinstance(argument, torch.Tensor):
+        length = view_length(argument)
+        if knobs.bounds == "view" or not hasattr(argument, "untyped_storage"):
+            return address, length
+    storage = argument.untyped_storage()
+    return address, storage.data_ptr() + storage.nbytes() - address
+
+
+def view_length(tensor: Any) -> int:
+    """The bytes from the first element to the end of the last. ValueError for a stride below 0."""
     span = 1
-    for size, stride in zip(shape, strides, strict=True):
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride < 0:
+            raise ValueError(f"the cpu backend takes no strides below 0, as those of a {type(tensor).__name__}")
         span += (size - 1) * stride
-    length = span * tensor.element_size()
-    if (0 in strides and knobs.bounds == "auto") or knobs.bounds == "storage":
-        # Memory that torch itself allocates may have no guards.
-        length = max(length, storage_room(tensor))
-    return tensor.data_ptr(), length
+    return span * int(tensor.element_size())
 
 
-def storage_room(tensor: Any) -> int:
-    """The bytes from a tensor's first element to the end of its memory, without the guards of an observation."""
-    address: int = tensor.data_ptr()
-    storage = tensor.untyped_storage()
-    end: int = storage.data_ptr() + storage.nbytes()
-    observation = OBSERVATION.get()
-    memory = None if observation is None else observation.memory
-    return (end if memory is None else memory.end_of(address, end)) - address
+def known_room(address: int) -> int:
+    """The bytes from an address to the end of the tensor's memory that it lies in, 0 where it lies in none."""
+    table = known_memory(()).tolist()
+    ends = (end for start, end in zip(table[1::2], table[2::2], strict=True) if start <= address < end)
+    return next(ends, address) - address
 
 
 class Launcher:

@@ -53,12 +53,11 @@ class ShadowedAllocation:
 
 class ShadowMemory:
     """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
-    that what they allocate has been filled with this very poison (backends/poison.py) before, `guard` how many bytes at
-    the end of every storage belong to nobody."""
+    that what they allocate has been filled with this very poison (backends/poison.py) before."""
 
-    def __init__(self, filled: bool = False, guard: int = 0) -> None:
+    def __init__(self, filled: bool = False) -> None:
         self.allocations: list[ShadowedAllocation] = []
-        self.filled, self.guard = filled, guard
+        self.filled = filled
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Tracks what an operation of torch allocated, and notes what it wrote."""
@@ -101,11 +100,6 @@ class ShadowMemory:
                 return allocation
         return None
 
-    def end_of(self, address: int, storage_end: int) -> int:
-        """Where the memory ends that an address lies in: a tracked allocation, or a storage with its guard."""
-        ends = (one.end for one in self.allocations if one.start <= address < one.end)
-        return next(ends, max(storage_end - self.guard, address))
-
     def shadow(self, tensor: Any) -> tuple[int, int]:
         """The distance of a tensor's shadow from the tensor, 0 where it has none, and its poison."""
         if tensor is None or not self.allocations:
@@ -113,9 +107,8 @@ class ShadowMemory:
         address = tensor.data_ptr()
         for one in self.allocations:
             if one.start <= address < one.end:
-                within = 0 not in tensor.shape and extent(tensor)[1] <= one.end
-                is_tracked = within and one.tensor.element_size() == tensor.element_size()
-                return (one.distance, one.poison) if is_tracked else UNTRACKED
+                size = tensor.element_size() if hasattr(tensor, "element_size") else tensor.dtype.itemsize
+                return (one.distance, one.poison) if size == one.tensor.element_size() else UNTRACKED
         return UNTRACKED
 
 
@@ -127,10 +120,10 @@ def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             yield from value if isinstance(value, list | tuple) else (value,)
 
 
-def extent(tensor: Any) -> tuple[int, int]:
-    """The addresses that a tensor with elements takes, or what a launcher passes in place of one."""
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses that a tensor with elements takes."""
     start = tensor.data_ptr()
-    if isinstance(tensor, torch.Tensor) and tensor.is_contiguous():
+    if tensor.is_contiguous():
         return start, start + tensor.nbytes
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return start, start + (last + 1) * tensor.element_size()

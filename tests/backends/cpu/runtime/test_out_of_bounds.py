@@ -42,17 +42,24 @@ def test_a_load_is_named_with_everything():
 def test_a_store_is_named_and_the_process_goes_on():
     source, target = torch.arange(16.0), torch.zeros(16)
     with pytest.raises(cpu.OutOfBounds) as caught:
-        copy[(2,)](source, target[:11], 16, B=8)
+        copy[(2,)](source, target.set_(target.untyped_storage()[:44], 0, (11,)), 16, B=8)
     violation = caught.value.violation
     assert (violation.kind, violation.argument, violation.offset) == ("store", "target", 11)
-    assert target.tolist() == [*range(11), 0, 0, 0, 0, 0]
-    copy[(2,)](source, target, 16, B=8)
+
+
+def test_a_store_outside_of_a_view_is_dropped():
+    source, target = torch.arange(16.0), torch.zeros(16)
+    with cpu.knobs.set(bounds="view"):
+        with pytest.raises(cpu.OutOfBounds):
+            copy[(2,)](source, target[:11], 16, B=8)
+        assert target.tolist() == [*range(11), 0, 0, 0, 0, 0]
+        copy[(2,)](source, target, 16, B=8)
     assert torch.equal(source, target)
 
 
 def test_views_inside_of_a_storage_are_bounds():
     storage = torch.arange(100.0)
-    with cpu.observe() as log:
+    with cpu.knobs.set(bounds="view"), cpu.observe() as log:
         copy[(1,)](storage[10:14], torch.zeros(8), 8, B=8)
         copy[(1,)](storage.as_strided((2, 2), (3, 1), 50), torch.zeros(8), 8, B=8)
     assert [violation.offset for violation in log.violations] == [4, 5, 6, 7, 5, 6, 7]
@@ -143,7 +150,7 @@ def atomics(x, out, n, B: tl.constexpr):
 
 def test_atomics_outside_are_dropped():
     x, out = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
-    with cpu.observe() as log:
+    with cpu.knobs.set(bounds="view"), cpu.observe() as log:
         atomics[(1,)](x[:3], out, 5, B=8)
     assert x.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
     assert out.tolist() == [0, 0, 0, 2**31 - 1, 2**31 - 1, 0, 0, 0]
@@ -244,38 +251,41 @@ def gather(x, index, out, n: tl.constexpr):
     tl.store(out + i, tl.load(x + tl.load(index + i)))
 
 
-def test_a_restrided_view_reaches_as_far_as_its_storage():
+@pytest.mark.parametrize("view", [lambda x: x[:4], lambda x: x.as_strided((4,), (0,)), lambda x: x.view(2, 4)[0]])
+def test_a_view_reaches_as_far_as_its_storage(view):
     x, index, out = torch.arange(8.0), torch.tensor([7, 2, 5, 0]), torch.empty(4)
-    view = x.as_strided((4,), (0,))
-    gather[(1,)](view, index, out, 4)
+    gather[(1,)](view(x), index, out, 4)
     assert torch.equal(out, x[index])
     with pytest.raises(cpu.OutOfBounds):
-        gather[(1,)](view, index + 1, out, 4)
+        gather[(1,)](view(x), index + 1, out, 4)
     with cpu.knobs.set(bounds="view"), pytest.raises(cpu.OutOfBounds):
-        gather[(1,)](view, index, out, 4)
-    with pytest.raises(cpu.OutOfBounds):
-        gather[(1,)](x[:4], index, out, 4)
-    with cpu.knobs.set(bounds="storage"):
-        gather[(1,)](x[:4], index, out, 4)
-    with pytest.raises(ValueError, match="bounds is one of"):
+        gather[(1,)](view(x), index, out, 4)
+
+
+def test_bounds_are_by_storage_or_by_view():
+    with pytest.raises(ValueError, match="bounds is one of storage, view"):
         cpu.knobs.bounds = "nothing"
 
 
-def test_inside_an_observation_guards_belong_to_no_storage():
-    base = torch.zeros(24)
-    memory = cpu.ShadowMemory(guard=64)
-    with cpu.observe(unwritten=memory) as log:
-        gather[(1,)](base[7:].as_strided((4,), (0,), 7), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
-        assert log.count == 0
-        gather[(1,)](base[7:].as_strided((4,), (0,), 7), torch.tensor([0, 1, 0, 0]), torch.empty(4), 4)
-        assert log.count == 1
+class Reversed:
+    """A tensor from its last element to its first."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.dtype, self.shape = tensor, tensor.dtype, tensor.shape
+
+    def data_ptr(self) -> int:
+        return self.tensor[-1:].data_ptr()
+
+    def stride(self) -> tuple[int, ...]:
+        return (-1,)
+
+    def element_size(self) -> int:
+        return self.tensor.element_size()
 
 
-def test_a_view_has_its_elements_in_memory_without_guards():
-    """What torch's own operations allocate."""
-    with cpu.observe(unwritten=cpu.ShadowMemory(guard=64)) as log:
-        gather[(1,)](torch.ones(1).expand(4), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
-        assert log.count == 0
+def test_strides_below_0_are_refused():
+    with pytest.raises(ValueError, match="takes no strides below 0, as those of a Reversed"):
+        around[(1,)](Reversed(torch.zeros(8)), torch.zeros(8), -7, B=8)
 
 
 @triton.jit
@@ -328,6 +338,31 @@ def test_pointers_from_memory_are_checked():
     assert (log.count, log.violations[0].argument) == (4, "")
     assert all(launch.pointers is None for launch in log.recorded_launches)
     assert torch.equal(out, a)
+
+
+class TypedPointer:
+    """The least that Triton takes for a tensor."""
+
+    def __init__(self, address: int, dtype: torch.dtype) -> None:
+        self.address, self.dtype = address, dtype
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def test_a_pointer_without_a_shape_reaches_to_the_end_of_its_memory():
+    x, out = torch.arange(12.0), torch.zeros(8)
+    pointer = TypedPointer(x[4:].data_ptr(), x.dtype)
+    around[(1,)](pointer, TypedPointer(out.data_ptr(), out.dtype), 0, B=8)
+    assert torch.equal(out, x[4:])
+    with pytest.raises(cpu.OutOfBounds, match="element 8 of argument 'x'"):
+        around[(1,)](pointer, out, 1, B=8)
+    with pytest.raises(cpu.OutOfBounds, match="element 0 of argument 'x'"):
+        around[(1,)](TypedPointer(64, x.dtype), out, 0, B=8)
+    with cpu.observe(unwritten=True) as log:
+        nobody = torch.empty(8)
+        around[(1,)](TypedPointer(nobody.data_ptr(), nobody.dtype), out, 0, B=8)
+    assert {violation.problem for violation in log.violations} == {"unwritten"}
 
 
 HELPERS = """
