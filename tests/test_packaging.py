@@ -67,6 +67,8 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
     texts = {"fuzz/backends/cpu/codegen/prelude.c", "fuzz/report/reproducer/program.py.jinja"}
     assert modules | targets | pages | texts <= inside
+    program = zipfile.ZipFile(wheel).getinfo("fuzz/backends/triton_host/pretence/programs/nvidia-smi")
+    assert program.external_attr >> 16 & 0o111
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 

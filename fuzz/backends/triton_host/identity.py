@@ -19,7 +19,7 @@ from fuzz.backends.triton_host.blas import CublasLt
 from fuzz.backends.triton_host.generators import PhiloxGenerator
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
-from fuzz.backends.triton_host.pretence import devices, operators
+from fuzz.backends.triton_host.pretence import devices, operators, programs
 from fuzz.backends.triton_host.pretence.devices import GPU
 
 WARP = 32
@@ -69,5 +69,5 @@ def pretence(driver: Any) -> Iterator[list[Patch]]:
         *devices.PATCHES,
         *operators.PATCHES,
     ]
-    with patched(patches) as before, devices.pretended_devices():
+    with patched(patches) as before, devices.pretended_devices(), programs.pretended_programs():
         yield before
