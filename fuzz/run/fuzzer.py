@@ -20,7 +20,7 @@ from fuzz.run.findings.budgets import GRADING_SHARE
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.findings.triage_priority import TriagePriority
-from fuzz.run.findings.triage_queue import Choose, TriageQueue, take_first
+from fuzz.run.findings.triage_queue import InOrder, TriageOrder, TriageQueue
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import serve_target
@@ -129,7 +129,7 @@ class Fuzzer:
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
-                findings.postprocessor.defer = queue.defer
+                findings.postprocessor.defer, findings.budgets.has_news = queue.defer, queue.has_news
                 try:
                     queue.submit(findings.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())
@@ -171,7 +171,7 @@ class Fuzzer:
             return self.in_turn
         return self.options.max_findings is not None
 
-    def _order(self, known: list[Bug], deadline: Deadline) -> Choose:
+    def _order(self, known: list[Bug], deadline: Deadline) -> TriageOrder:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
 
         So it is after the deadline, when the hundreds that may wait are but counted. Bugs are graded when nothing new
@@ -179,10 +179,10 @@ class Fuzzer:
         """
         limit = self.options.time_limit
         if limit is None:
-            return take_first
+            return InOrder()
         order = TriagePriority(self.target, deadline, GRADING_SHARE * limit)
         order.know(known)
-        return lambda *waiting: (take_first if deadline.has_passed else order.choose)(*waiting)
+        return order
 
     @property
     def _derives_rejects(self) -> bool:

@@ -16,17 +16,35 @@ Shows = Callable[[Case], Finding | None]
 """The finding where a case still shows the bug, else None."""
 
 
+PATIENCE = 2.0
+"""Seconds that something urgent waits at most before it is asked about."""
+
+
+def never() -> bool:
+    return False
+
+
 @dataclass
 class Budget:
-    """What shrinking may cost: executions, and seconds of wall time."""
+    """What shrinking may cost: executions, and seconds of wall time, until something urgent comes.
+
+    `is_urgent` says whether that waits, `postponed` that the budget ended by it.
+    """
 
     executions: int = 20_000
     seconds: float = 60.0
+    is_urgent: Callable[[], bool] = never
     used: int = 0
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
+    postponed: bool = False
 
     def left(self) -> bool:
-        return self.used < self.executions and time.monotonic() - self.started < self.seconds
+        """Whether there is more of it."""
+        elapsed = time.monotonic() - self.started
+        if self.postponed or self.used >= self.executions or elapsed >= self.seconds:
+            return False
+        self.postponed = elapsed >= PATIENCE and self.is_urgent()
+        return not self.postponed
 
 
 @dataclass

@@ -7,6 +7,7 @@ is graded by its inputs as well, and is at least medium.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -35,6 +36,12 @@ RATE_REPLICAS = 60
 """Replicas of the typical plan of which the rate is counted; with those of the search at most 200 inputs a class."""
 GROUP_ELEMENTS = 1 << 17
 """Elements of the replicas that one request runs together."""
+FIRST_REPLICAS = 4
+"""Replicas of the first request, by which it is known how long one takes."""
+REQUEST_SECONDS = 1.0
+"""Seconds that a later request is to take: between requests the budget is asked."""
+COUNT_SHARE = 0.2
+"""The share of the time for grading that counting the rate may take; fewer replicas are counted then."""
 MAX_EXAMPLES = 3
 """Cases of one class that are tried again; where none of them holds, the class counts as showing nothing."""
 VERDICT_SECONDS = 15.0
@@ -109,18 +116,24 @@ class Grader:
         return isinstance(answer, Verdict) and answer.name in (bug.least.verdict.name, "unadjudicated")
 
     def _count(self, bug: Bug, plan: Case, count: int) -> Rate:
-        """In how many of a plan's replicas the bug shows."""
-        reports = list(self._examine(plan, range(count), bug.finding.oracle))
+        """In how many of a plan's replicas the bug shows, of as many as there is time for."""
+        counting, reports = Budget(seconds=COUNT_SHARE * self.budget.seconds), []
+        for report in self._examine(plan, range(count), bug.finding.oracle):
+            reports.append(report)
+            if not counting.left():
+                break
         return Rate(sum(find_alike(report, bug) is not None for report in reports), max(len(reports), 1))
 
     def _examine(self, plan: Case, numbers: range, oracle: str) -> Iterator[Report]:
-        """The reports on replicas of a plan, as many together as one request may run."""
-        sampled = tuple({oracle} & set(self.triage.sampled))
-        size = max(1, GROUP_ELEMENTS // max(plan.elements(), 1))
-        for first in range(0, len(numbers), size):
+        """The reports on replicas of a plan, as many together as one request may run and has time for."""
+        sampled, left = tuple({oracle} & set(self.triage.sampled)), numbers
+        most = max(1, GROUP_ELEMENTS // max(plan.elements(), 1))
+        size = min(FIRST_REPLICAS, most)
+        while left:
             if not self.budget.left():
                 raise OutOfTime
-            some = numbers[first : first + size]
+            some, left = left[:size], left[size:]
+            start = time.monotonic()
             answer = self.triage.worker.call(ReplicaGroup(plan.replica(some[0]), (sampled,) * len(some)))
             if not isinstance(answer, WorkerCrash):
                 yield from answer
@@ -128,6 +141,8 @@ class Grader:
                 yield report_of_crash(answer, plan.replica(some[0]), self.triage.worker)
             else:
                 yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
+            fitting = REQUEST_SECONDS * len(some) / max(time.monotonic() - start, 1e-9)
+            size = int(min(max(fitting, 1), most))
 
     def _compare_eager(self, bug: Bug, case: Case, finding: Finding) -> EagerDeviation | None:
         """The error of eager PyTorch in a case, where a wrong value of the kernel is the finding."""

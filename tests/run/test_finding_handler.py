@@ -442,6 +442,30 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     assert list(corpus.entry_files([tmp_path])) == [path]
 
 
+def test_grading_is_postponed_while_something_new_waits(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grade_slowly(bug: Bug, triage: Triage, budget: Budget) -> None:
+        bug.cut_off = "grading"
+        if not replace(budget, started=budget.started - 3.0).left():
+            budget.postponed = True
+            raise OutOfTime
+        bug.cut_off = ""
+        graded(bug)
+
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade_slowly)
+    handler, tasks, news = make_handler(gelu, tmp_path, with_grades=True), list[Any](), iter([True, False])
+    handler.budgets = replace(handler.budgets, time_limit=60.0, has_news=lambda: next(news))
+    handler.postprocessor.budgets, handler.postprocessor.defer = handler.budgets, tasks.append
+    bug = make_bug(case, "dx")
+    handler.add_bug(bug, first_seen(bug))
+    seen = []
+    while tasks:
+        tasks.pop(0)()
+        seen.append((bug.grade is not None, bug.unfinished))
+    assert seen == [(False, "grading"), (True, "")]
+
+
 @pytest.mark.parametrize("disagrees", [True, False])
 def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disagrees: bool

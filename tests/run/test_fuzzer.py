@@ -12,7 +12,8 @@ import pytest
 
 from fuzz import corpus
 from fuzz.errors import UsageError
-from fuzz.run.findings.triage_queue import TriageQueue, take_first
+from fuzz.run.findings.triage_priority import TriagePriority
+from fuzz.run.findings.triage_queue import InOrder, TriageQueue
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
@@ -127,17 +128,17 @@ def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
     path.write_text(HANGS.format(condition="False"))
     orders: list[Any] = []
 
-    def make_queue(handle: Any, on_group_done: Any, in_turn: bool, choose: Any) -> TriageQueue:
-        orders.append(choose)
-        return TriageQueue(handle, on_group_done, in_turn, choose)
+    def make_queue(handle: Any, on_group_done: Any, in_turn: bool, order: Any) -> TriageQueue:
+        orders.append(order)
+        return TriageQueue(handle, on_group_done, in_turn, order)
 
     monkeypatch.setattr("fuzz.run.fuzzer.TriageQueue", make_queue)
     for seconds in (None, 600.0):
         options = RunOptions(str(path), engine="random", cases=1, seconds=seconds)
         Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False).run()
-    assert orders[0] is take_first and orders[1] is not take_first
+    assert list(map(type, orders)) == [InOrder, TriagePriority]
     # The deadline has passed: to compare all that may wait takes seconds, and they are but counted.
-    assert orders[1](("first", "second"), False) == "first"
+    assert orders[1].choose(("first", "second"), False) == "first"
 
 
 FULL_DISK = """

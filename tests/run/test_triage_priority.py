@@ -89,6 +89,22 @@ def test_a_task_waits_for_what_is_unlike_all_before_it_but_not_at_the_end(
     assert late.choose(waiting, True) is None and late.choose([], True) is None
 
 
+def test_what_is_unlike_all_before_it_is_news_until_it_is_triaged_but_not_at_the_end(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    waiting = suspects(two_cases[0], FLOOD, RARE, FLOOD)
+    order = TriagePriority(layernorm)
+    for expected in (True, True, False):
+        assert order.has_news(waiting) == expected
+        chosen = order.choose(waiting, False)
+        assert chosen is not None
+        waiting.remove(chosen)
+    rest = replace(suspects(two_cases[0], wrong_value("dbias"))[0], is_rest=True)
+    assert not order.has_news([rest])
+    late = TriagePriority(layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0)
+    assert not late.has_news(suspects(two_cases[0], FLOOD))
+
+
 def test_the_rest_of_a_case_comes_after_what_is_unlike_all_before_it(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:

@@ -12,7 +12,7 @@ from bugs import wrong_value
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.run.findings import triage_queue
-from fuzz.run.findings.triage_queue import TriageQueue
+from fuzz.run.findings.triage_queue import InOrder, Suspect, TriageQueue
 from fuzz.worker.protocol import ReplicaGroup
 
 PATIENCE = 120.0
@@ -41,6 +41,19 @@ class Recorder:
 
     def queue(self, in_turn: bool = False, **how: Any) -> TriageQueue:
         return TriageQueue(self.handle, self.end, in_turn, **how)
+
+
+class LastFirst(InOrder):
+    def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+        return waiting[-1]
+
+
+class TasksLast(InOrder):
+    def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+        return waiting[0] if waiting else None
+
+    def has_news(self, waiting: Sequence[Suspect]) -> bool:
+        return bool(waiting)
 
 
 @pytest.fixture
@@ -78,7 +91,7 @@ def test_the_run_goes_on_while_a_case_is_handled(case: Case) -> None:
 
 def test_what_is_handled_next_may_be_chosen_and_groups_end_in_their_order(case: Case) -> None:
     recorder = Recorder(is_open=False)
-    with recorder.queue(choose=lambda waiting, _: waiting[-1]) as queue:
+    with recorder.queue(order=LastFirst()) as queue:
         for first in range(0, 6, 2):
             put_group(queue, case, first, 2)
         recorder.gate.set()
@@ -115,7 +128,7 @@ def test_tasks_may_come_last_and_end_before_the_run_does(case: Case) -> None:
     steps: list[object] = []
     with TriageQueue(
         lambda index, *_: (steps.append(index), queue.defer(lambda: steps.append("task")), ())[-1],
-        lambda group: None, False, lambda waiting, task_waits: waiting[0] if waiting else None,
+        lambda group: None, False, TasksLast(),
     ) as queue:  # fmt: skip
         gate = threading.Event()
         queue.submit(lambda: None if gate.wait(PATIENCE) else None)
@@ -123,6 +136,19 @@ def test_tasks_may_come_last_and_end_before_the_run_does(case: Case) -> None:
         gate.set()
         queue.finish()
     assert steps == [0, 1, 2, "task", "task", "task"]
+
+
+@pytest.mark.parametrize(("order", "expected"), [(InOrder(), False), (TasksLast(), True)])
+def test_a_task_can_ask_whether_something_waits_that_it_is_to_be_postponed_for(
+    case: Case, order: InOrder, expected: bool
+) -> None:
+    asked, gate = list[bool](), threading.Event()
+    with TriageQueue(lambda *_: (), lambda group: None, False, order) as queue:
+        queue.submit(lambda: asked.append(gate.wait(PATIENCE) and queue.has_news()))
+        put_group(queue, case, 0, 1)
+        gate.set()
+        queue.finish()
+        assert asked == [expected] and not queue.has_news()
 
 
 def test_what_a_task_raises_ends_the_run(case: Case) -> None:

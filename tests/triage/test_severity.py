@@ -273,6 +273,23 @@ def test_what_time_cuts_off_stays_without_a_grade_and_says_so() -> None:
     assert bug.grade is None and bug.cut_off == "diagnosis"
 
 
+def test_a_slow_typical_case_is_counted_in_few_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of many slow replicas kept the time for grading from being asked, and all other bugs waiting."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def shows(case: Case) -> Finding | None:
+        clock[0] += 0.7
+        return wrong()
+
+    case = case_of()
+    bug = make_bug(case, finding=wrong())
+    grade_bug(bug, FakeTriage(made(), shows), Budget(seconds=15.0))  # type: ignore[arg-type]
+    assert bug.grade and bug.grade.typical
+    assert bug.grade.typical.rate.certain and 4 <= bug.grade.typical.rate.runs <= 5
+    assert clock[0] < 10
+
+
 def test_what_is_not_shrunk_to_the_end_is_graded_and_still_says_so() -> None:
     bug = make_bug(case_of(), finding=wrong(), cut_off="shrinking")
     with pytest.raises(OutOfTime):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fuzz.shrink.shrinker import Budget
+from fuzz.shrink.shrinker import Budget, never
 from fuzz.worker.deadline import Deadline
 
 SHRINK_SHARE = 0.5
@@ -23,12 +24,14 @@ VERIFY_SHARE = 0.1
 class TriageBudgets:
     """The budgets of a run with a limit of time, in seconds, or with none; `spent` is what triage took so far.
 
-    Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed.
+    Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed. With one,
+    grading is postponed where `has_news` says that something waits that is like nothing before.
     """
 
     time_limit: float | None
     deadline: Deadline = field(default_factory=Deadline)
     spent: float = 0.0
+    has_news: Callable[[], bool] = never
 
     def shrinking(self) -> Budget:
         """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
@@ -39,8 +42,11 @@ class TriageBudgets:
         share = SHRINK_SHARE * self.time_limit
         seconds = max(share - self.spent, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.time_limit)
-        return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))
+        seconds = min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying))
+        return Budget(seconds=seconds)
 
     def grading(self) -> Budget:
         """What grading one bug may take."""
-        return Budget(seconds=LONGEST_SHRINKING if self.time_limit is None else GRADING_SHARE * self.time_limit)
+        if self.time_limit is None:
+            return Budget(seconds=LONGEST_SHRINKING)
+        return Budget(seconds=GRADING_SHARE * self.time_limit, is_urgent=self.has_news)

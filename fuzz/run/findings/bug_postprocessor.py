@@ -13,6 +13,7 @@ from fuzz.model.case import Case
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_saver import BugSaver
+from fuzz.shrink.shrinker import Budget
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import CROSS_CHECK, cross_check, only_on_cpu
 from fuzz.triage.severity import GRADING, grade_bug
@@ -82,14 +83,18 @@ class BugPostprocessor:
         step, bug.waits_for = bug.waits_for, ""
         if not any(other is bug for other in self.saver.bugs):
             return  # It was merged with another one meanwhile.
-        is_done = False
+        is_done, grading = False, self.budgets.grading()
         try:
             if not self._still_disagrees(bug):
                 bug.cut_off = step
                 return
-            self._grade(bug) if step == GRADING else self._cross_check(bug)
+            self._grade(bug, grading) if step == GRADING else self._cross_check(bug)
             is_done = True
         except OutOfTime:
+            if grading.postponed:
+                bug.waits_for, bug.cut_off = step, "" if bug.cut_off == GRADING else bug.cut_off
+                self.start(bug)
+                return
             bug.cut_off = bug.cut_off or step
         bug.waits_for = self._cross_check_of(bug) if step == GRADING else ""
         if is_done:
@@ -108,9 +113,9 @@ class BugPostprocessor:
         bug.rate = again.rate if again else bug.rate
         return again is not None
 
-    def _grade(self, bug: Bug) -> None:
+    def _grade(self, bug: Bug, budget: Budget) -> None:
         if bug.grade is None:
-            grade_bug(bug, self.triage, self.budgets.grading())
+            grade_bug(bug, self.triage, budget)
 
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""

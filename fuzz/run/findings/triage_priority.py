@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from fuzz.model.finding import Finding
 from fuzz.model.grade import INPUT_CLASSES
-from fuzz.run.findings.triage_queue import Suspect
+from fuzz.run.findings.triage_queue import InOrder, Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify_drawn
 from fuzz.worker.deadline import Deadline
 
 Sign = tuple[object, ...]
+IN_ORDER = InOrder()
 
 
 @dataclass
@@ -32,7 +33,8 @@ class TriagePriority:
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause.
 
-    A task waits for findings that are like none before them, but not until less than `reserve` seconds are left.
+    A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
+    the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came.
     """
 
     target: Target
@@ -46,8 +48,16 @@ class TriagePriority:
         for bug in bugs:
             self._count([bug.finding, *bug.least.also], classify_drawn(bug.case, self.target))
 
+    def has_news(self, waiting: Sequence[Suspect]) -> bool:
+        """Whether a case waits with a finding that is like nothing before, and time for it is not reserved for tasks."""
+        findings = (one for suspect in waiting if not suspect.is_rest for one in suspect.findings)
+        is_new = any(not self.counts[one.subjects, one.source_line] for one in findings)
+        return is_new and self.deadline.seconds_left >= self.reserve
+
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
         """The next one, which counts as triaged from now on; None where a task comes first."""
+        if self.deadline.has_passed:
+            return IN_ORDER.choose(waiting, task_waits)
         if not waiting:
             return None
         keys = {suspect.index: self._key(suspect) for suspect in waiting}

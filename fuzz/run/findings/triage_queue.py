@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadP
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import Protocol
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -38,21 +39,31 @@ class Suspect:
     handled: Future[None] = field(default_factory=Future)
 
 
-Choose = Callable[[Sequence[Suspect], bool], Suspect | None]
-"""Chooses what is handled next: (what waits, in the order in which it came; whether a task waits) -> a suspect, or None
-where the task comes first."""
+class TriageOrder(Protocol):
+    """In which order is handled what waits, in the order in which it came."""
+
+    def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+        """What is handled next; None where a task, which waits as well, comes first."""
+
+    def has_news(self, waiting: Sequence[Suspect]) -> bool:
+        """Whether something is not to wait for what takes long now."""
 
 
-def take_first(waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
-    """The one that has waited longest, after tasks that came of one before it."""
-    return None if task_waits or not waiting else waiting[0]
+class InOrder:
+    """The one that has waited longest is next, after tasks that came of one before it."""
+
+    def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
+        return None if task_waits or not waiting else waiting[0]
+
+    def has_news(self, waiting: Sequence[Suspect]) -> bool:
+        return False
 
 
 @dataclass
 class TriageQueue:
     """Calls a handler in a thread of its own; `on_group_done` is called in the caller's, with what is handled.
 
-    With `in_turn` everything is handled at once, while the caller waits. `choose` gives what is handled next. Where
+    With `in_turn` everything is handled at once, while the caller waits. `order` says what is handled next. Where
     that is the first of what waits, results are the same as in turn. What the handler or a task raises is raised by the
     next call. `seconds_waited` counts the caller's waits, `seconds_handled` the time of the handler and of tasks.
     """
@@ -60,7 +71,7 @@ class TriageQueue:
     handle: Handle
     on_group_done: Callable[[ReplicaGroup], None]
     in_turn: bool
-    choose: Choose = take_first
+    order: TriageOrder = field(default_factory=InOrder)
     seconds_waited: float = 0.0
     seconds_handled: float = 0.0
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "triage"))
@@ -76,6 +87,12 @@ class TriageQueue:
 
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown(cancel_futures=True)
+
+    def has_news(self) -> bool:
+        """Whether something waits that the present task is to be postponed for."""
+        with self._lock:
+            waiting = tuple(self._waiting)
+        return self.order.has_news(waiting)
 
     def submit(self, task: Task) -> None:
         """Runs a task in its turn."""
@@ -109,7 +126,7 @@ class TriageQueue:
             waiting, task_waits = tuple(self._waiting), bool(self._tasks)
         done = waiting[0].handled if waiting else self._tasks[0][1]
         try:
-            suspect = self.choose(waiting, task_waits)
+            suspect = self.order.choose(waiting, task_waits)
             if suspect is None:
                 task, done = self._tasks.popleft()
                 task()
