@@ -49,7 +49,7 @@ class TriagePriority:
             self._count([bug.finding, *bug.least.also], classify_drawn(bug.case, self.target))
 
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
-        """Whether a case waits with a finding that is like nothing before, and time for it is not reserved for tasks."""
+        """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = (one for suspect in waiting if not suspect.is_rest for one in suspect.findings)
         is_new = any(not self.counts[one.subjects, one.source_line] for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
