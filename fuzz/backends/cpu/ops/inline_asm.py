@@ -1,7 +1,7 @@
 """Translates `tl.inline_asm_elementwise`: straight-line PTX over registers to C.
 
 Meanings are those of the PTX ISA. `.approx` is computed by the C library, which errs less than the hardware. What is
-not in the tables (memory, branches, special registers, packed halves) is refused with its text.
+not in the tables (memory, branches, special registers) is refused with its text.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ SINGLE_OPS = {
     "min.NaN.xorsign.abs": "xorsign(minimumf_f32(fabs({0}), fabs({1})), {0}, {1})",
     "max.NaN.xorsign.abs": "xorsign(maximumf_f32(fabs({0}), fabs({1})), {0}, {1})",
 }  # fmt: skip
+# Of f16 and bf16, and of two of them in a register: computed in float32 and rounded once.
+HALF_OPS = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "fma": "odd_f32(odd_fma({0}, {1}, {2}))",
+    "neg": "-{0}", "abs": "fabsf({0})", "min": "minnumf_f32({0}, {1})", "max": "maxnumf_f32({0}, {1})",
+    "min.NaN": "minimumf_f32({0}, {1})", "max.NaN": "maximumf_f32({0}, {1})",
+}  # fmt: skip
 INTEGER_OPS = {
     "mov": "{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul.lo": "{0} * {1}", "mad.lo": "{0} * {1} + {2}",
     "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}", "neg": "-{0}", "abs": "absi_{s}({0})",
@@ -41,6 +47,8 @@ COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "
                "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}  # fmt: skip
 ROUNDINGS = {"rn", "approx", "full", "ftz"}
 NOTHING = ("griddepcontrol.wait", "griddepcontrol.launch_dependents")
+HALVES = {"f16": 1, "bf16": 1, "f16x2": 2, "bf16x2": 2}
+"""How many numbers of half precision a register holds."""
 REGISTER = {"r": "u32", "f": "u32", "l": "u64", "d": "u64"}
 CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f32", "f64"}
 TYPES = {"f32": "f32", "f64": "f64", "u32": "u32", "b32": "u32", "s32": "i32", "u64": "u64", "b64": "u64", "s64": "i64"}
@@ -105,6 +113,8 @@ class Assembly:
             return self.move_parts(text, kind, operands)
         if name == "cvt":
             return self.convert(text, modifiers, kind, operands)
+        if kind in HALVES:
+            return self.halves(text, name, modifiers, kind, operands)
         if kind not in TYPES or operands[0] not in self.registers:
             raise self.refuse(text)
         t = TYPES[kind]
@@ -118,6 +128,19 @@ class Assembly:
         expression = self.expression(text, name, [word for word in modifiers if word != "ftz"], t, values)
         expression = f"flush({expression})" if flush else expression
         return f"{target} = bits_{t}({expression});" if t[0] == "f" else f"{target} = {expression};"
+
+    def halves(self, text: str, name: str, modifiers: list[str], kind: str, operands: list[str]) -> str:
+        """An instruction on one number of half precision, or on each of two."""
+        known = HALF_OPS.get(".".join([name, *(word for word in modifiers if word != "rn")]), "")
+        target, *sources = (self.registers.get(operand, "") for operand in operands)
+        if not (known and target and all(sources)) or known.count("{") != len(sources):
+            raise self.refuse(text)
+        count, element = HALVES[kind], kind.removesuffix("x2")
+        pieces = []
+        for shift in range(0, 16 * count, 16):
+            result = known.format(*(f"{element}_bits((u16)({source} >> {shift}))" for source in sources))
+            pieces.append(f"(u{16 * count})bits_{element}(round_{element}({result})) << {shift}")
+        return f"{target} = {' | '.join(pieces)};"
 
     def expression(self, text: str, name: str, modifiers: list[str], t: str, values: list[str]) -> str:
         if t[0] == "f":

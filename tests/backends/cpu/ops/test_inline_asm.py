@@ -136,6 +136,60 @@ def decode(x, out, B: tl.constexpr):
     tl.store(out + i, convert_fp8e4b15_to_float16(tl.load(x + i)))
 
 
+@triton.jit
+def on_halves(x, y, z, out, ASM: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    arguments = [tl.load(x + i), tl.load(y + i), tl.load(z + i)]
+    tl.store(
+        out + i, tl.inline_asm_elementwise(ASM, "=r,r,r,r", arguments, dtype=x.dtype.element_ty, is_pure=True, pack=2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("instruction", "of"),
+    [
+        ("add.{t} {0}, {1}, {2}", lambda x, y, z: x + y),
+        ("sub.rn.{t} {0}, {1}, {2}", lambda x, y, z: x - y),
+        ("mul.{t} {0}, {1}, {2}", lambda x, y, z: x * y),
+        ("fma.rn.{t} {0}, {1}, {2}, {3}", lambda x, y, z: (x.double() * y.double() + z.double()).to(x.dtype)),
+        ("neg.{t} {0}, {1}", lambda x, y, z: -x),
+        ("abs.{t} {0}, {1}", lambda x, y, z: x.abs()),
+        ("min.{t} {0}, {1}, {2}", lambda x, y, z: torch.fmin(x, y)),
+        ("max.{t} {0}, {1}, {2}", lambda x, y, z: torch.fmax(x, y)),
+        ("min.NaN.{t} {0}, {1}, {2}", lambda x, y, z: torch.minimum(x, y)),
+        ("max.NaN.{t} {0}, {1}, {2}", lambda x, y, z: torch.maximum(x, y)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("together", [True, False])
+def test_numbers_of_half_precision(instruction, of, dtype, together):
+    kind = {torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
+    if together:
+        asm = instruction.format("$0", "$1", "$2", "$3", t=f"{kind}x2") + ";"
+    else:
+        asm = "{ .reg .b16 a<2>, b<2>, c<2>, d<2>; mov.b32 {a0, a1}, $1; mov.b32 {b0, b1}, $2; mov.b32 {c0, c1}, $3; "
+        asm += "".join(instruction.format(f"d{k}", f"a{k}", f"b{k}", f"c{k}", t=kind) + "; " for k in range(2))
+        asm += "mov.b32 $0, {d0, d1}; }"
+    x, y, z = (words(seed, torch.int16).view(dtype) for seed in (5, 6, 7))
+    x[:4], y[1:6] = float("nan"), torch.tensor([float("inf"), -0.0, 0.0, float("nan"), 1.0])
+    out = torch.empty_like(x)
+    on_halves[(1,)](x, y, z, out, ASM=asm, B=N)
+    wanted = of(x, y, z)
+    assert torch.equal(out.isnan(), wanted.isnan())
+    assert torch.equal(torch.where(out.isnan(), 0, out), torch.where(wanted.isnan(), 0, wanted))
+
+
+def test_a_fused_product_of_half_precision_is_rounded_once():
+    """The product lies halfway between two numbers, and what is added decides: it is too small for float64's sum."""
+    x = torch.full((N,), 1 + 2.0**-4, dtype=torch.bfloat16)
+    y, z = torch.full_like(x, 1 + 2.0**-4), torch.full_like(x, 2.0**-80)
+    out = torch.empty_like(x)
+    on_halves[(1,)](x, y, z, out, ASM="fma.rn.bf16x2 $0, $1, $2, $3;", B=N)
+    assert out.unique().tolist() == [1 + 2.0**-3 + 2.0**-7]
+    on_halves[(1,)](x, y, -z, out, ASM="fma.rn.bf16x2 $0, $1, $2, $3;", B=N)
+    assert out.unique().tolist() == [1 + 2.0**-3]
+
+
 def test_tritons_own_conversion_is_that_of_the_backend():
     x = torch.arange(256, dtype=torch.int32).to(torch.uint8)
     out = torch.empty(256, dtype=torch.float16)
