@@ -10,8 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from fuzz.backends.cpu.runtime.activation import active
-from fuzz.backends.triton_host.pretence.operators import replaceable
+from fuzz.backends.cpu.own_program import own_program
 from fuzz.backends.triton_host.triton_key import keep_triton_key
 
 
@@ -22,7 +21,7 @@ def main() -> None:
     is_module = arguments[0] == "-m"
     sys.argv = arguments[is_module:]
     keep_triton_key()
-    with active(), replaceable():
+    with own_program():
         if is_module:
             sys.path.insert(0, "")
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

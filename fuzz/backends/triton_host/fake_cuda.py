@@ -65,9 +65,10 @@ class FakeStream:
     stream_id = 0
     device_index = 0
     priority = 0
+    device = torch.device("cpu")
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.device = torch.device("cpu")
+        """Takes what a stream takes."""
 
     def __enter__(self) -> FakeStream:
         return self

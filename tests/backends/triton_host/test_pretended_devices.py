@@ -1,6 +1,8 @@
 """The devices of tensors in the pretence of a GPU, where torch calls back and where a number names the device."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -83,6 +85,31 @@ def test_the_accelerator_is_the_gpu():
     assert (torch.accelerator.is_available(), torch.accelerator.device_count()) == (True, 1)
     torch.accelerator.set_device_index(0)
     torch.accelerator.synchronize()
+    stream = torch.accelerator.current_stream()
+    torch.accelerator.set_stream(stream)
+    assert stream == torch.cuda.current_stream()
+    torch.accelerator.empty_cache()
+    free, total = torch.accelerator.get_memory_info()
+    assert 0 == torch.accelerator.memory_allocated() < free <= total
+
+
+def test_a_compiled_function_finds_a_stream():
+    """Dynamo asks the accelerator for it."""
+    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2, device="cuda")).tolist() == [2, 2]
+
+
+class Allocating(threading.Thread):
+    def run(self):
+        self.devices = [torch.ones(1).device, torch.zeros(1, device="cuda").device]
+
+
+def test_threads_that_start_inside_are_inside():
+    thread = Allocating()
+    thread.start()
+    thread.join()
+    assert thread.devices == [GPU, GPU]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: torch.zeros(1, device=0).device).result() == GPU
 
 
 def test_the_default_device_may_be_the_gpu():

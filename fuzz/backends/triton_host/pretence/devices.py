@@ -1,8 +1,8 @@
 """Answers for the devices of CPU tensors as if they were on a GPU, and takes a GPU in calls of torch for the CPU.
 
-It holds in the thread that began it. Torch takes a mode away while it handles a function, and with it from what that
-function calls back: gradients and hooks in a backward pass, and kernels of operators that are written in Python. Those
-run `resumed`.
+It holds in the thread that began it, and in those that this one starts. Torch takes a mode away while it handles a
+function, and with it from what that function calls back: gradients and hooks in a backward pass, and kernels of
+operators that are written in Python. Those run `resumed`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
+from fuzz.backends.triton_host.fake_cuda import FakeStream
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
@@ -28,6 +29,8 @@ DEVICE_OF: Any = torch.Tensor.device.__get__
 NUMBER_OF: Any = torch.Tensor.get_device
 real_run_backward: Any = torch.autograd.graph._engine_run_backward
 modes_of_the_thread: Any = _get_current_function_mode_stack
+real_start = threading.Thread.start
+MEMORY_IN_USE = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
 real_set_default_device, real_parse_to = torch.set_default_device, torch._C._nn._parse_to
 
 
@@ -38,6 +41,12 @@ class Depth(threading.local):
 
 
 depth = Depth()
+
+
+class PretendedStream(FakeStream):
+    """The only stream, of the GPU."""
+
+    device = GPU
 
 
 class DevicePretence(TorchFunctionMode):
@@ -106,6 +115,19 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
     return resume
 
 
+def start(thread: threading.Thread) -> None:
+    """`Thread.start`: a thread that is started inside is inside."""
+    if depth.value:
+        run = thread.run
+
+        def run_inside() -> None:
+            with pretended_devices():
+                run()
+
+        thread.run = run_inside  # type: ignore[method-assign]
+    real_start(thread)
+
+
 def set_default_device(device: Any) -> None:
     """The CPU, in place of a GPU: torch adds it to the arguments after the mode has seen them."""
     real_set_default_device(CPU if is_number(device) else on_cpu(device))
@@ -127,6 +149,7 @@ def current_accelerator(check_available: bool = False) -> torch.device | None:
 
 run_backward = resumed(real_run_backward)
 PATCHES = [
+    Patch(threading.Thread, "start", start),
     Patch(torch.autograd, "_engine_run_backward", run_backward),
     Patch(torch.autograd.graph, "_engine_run_backward", run_backward),
     Patch(torch, "set_default_device", set_default_device),
@@ -139,4 +162,9 @@ PATCHES = [
     Patch(torch.accelerator, "set_device_index", lambda device: None),
     Patch(torch.accelerator, "set_device_idx", lambda device: None),
     Patch(torch.accelerator, "synchronize", lambda device=None: None),
+    Patch(torch.accelerator, "current_stream", lambda device=None: PretendedStream()),
+    Patch(torch.accelerator, "set_stream", lambda stream: None),
+    Patch(torch.accelerator, "empty_cache", lambda: None),
+    *(Patch(torch.accelerator, name, lambda device=None: 0) for name in MEMORY_IN_USE),
+    Patch(torch.accelerator, "get_memory_info", lambda device=None: (knobs.total_memory, knobs.total_memory)),
 ]

@@ -323,6 +323,31 @@ def test_a_kernel_file_elsewhere_runs_with_three_lines_and_as_a_whole_process(tm
     assert run(tmp_path, "-m", "fuzz.backends.cpu", "-m", "whole", "b") == ["18.0", "b", *ends]
 
 
+SPAWNING = """
+    import multiprocessing, torch
+    from kernels import double
+
+    def child():
+        print(double(torch.ones(9)).sum().item(), flush=True)
+        if multiprocessing.parent_process().name == "MainProcess":
+            start()
+
+    def start():
+        process = multiprocessing.get_context("spawn").Process(target=child, name="other")
+        process.start()
+        process.join()
+
+    if __name__ == "__main__":
+        start()
+"""
+
+
+def test_processes_that_a_program_spawns_have_the_backend_as_well(tmp_path):
+    for name, text in (("kernels", KERNEL), ("spawning", SPAWNING)):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    assert run(tmp_path, "-m", "fuzz.backends.cpu", "spawning.py") == ["18.0", "18.0"]
+
+
 def test_the_identity_holds_for_one_activation(inactive):
     x = torch.ones(1)
     with cpu.knobs.set(identity="cuda"), cpu.active(), cpu.active():
