@@ -97,7 +97,9 @@ class Keeper(FindingHandler):
         super().__post_init__()
         self.seen = defaultdict[object, list[Disagreement]](list)
 
-    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> tuple[()]:
+    def handle(
+        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case], put: float | None = None
+    ) -> tuple[()]:
         """Notes the first finding of a case, and others of another oracle or of other outputs."""
         different = {(one.oracle, one.outputs): one for one in reversed(findings)}
         for finding in different.values():

@@ -442,6 +442,15 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     assert list(corpus.entry_files([tmp_path])) == [path]
 
 
+def test_a_bug_was_first_seen_when_its_case_disagreed(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    handler.handle(3, two_cases[1], [wrong_value("dx")], (), put=12.5)
+    assert [bug.origin.seconds for bug in handler.bugs] == [12.5]
+
+
 def test_grading_is_postponed_while_something_new_waits(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,13 +26,17 @@ class Recorder:
         self.gate = threading.Event()
         self.handled: list[int] = []
         self.done: list[int] = []
+        self.put: list[float] = []
         self.threads: set[int] = set()
         if is_open:
             self.gate.set()
 
-    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> Sequence[Finding]:
+    def handle(
+        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case], put: float
+    ) -> Sequence[Finding]:
         assert self.gate.wait(PATIENCE)
         self.threads.add(threading.get_ident())
+        self.put.append(put)
         self.handled.append(index)
         return ()
 
@@ -84,9 +89,12 @@ def test_the_run_goes_on_while_a_case_is_handled(case: Case) -> None:
         put_group(queue, case, 0, 2)
         put_group(queue, case, 2, 0)
         assert recorder.handled == [] and recorder.done == [2]
+        opened = time.monotonic()
         recorder.gate.set()
         queue.finish()
     assert recorder.handled == [0, 1] and recorder.done == [2, 0]
+    # What counts is when a case disagreed, however long it waited.
+    assert max(recorder.put) <= opened
 
 
 def test_what_is_handled_next_may_be_chosen_and_groups_end_in_their_order(case: Case) -> None:
@@ -107,7 +115,9 @@ def test_what_is_left_of_a_case_and_its_tasks_come_before_the_next_case(
     """Unless another order is chosen. A task may defer another one."""
     steps: list[object] = []
 
-    def handle(index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> Sequence[Finding]:
+    def handle(
+        index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case], put: float
+    ) -> Sequence[Finding]:
         steps.append((index, len(findings)))
         queue.defer(lambda: (steps.append("first"), queue.defer(lambda: steps.append("second")))[0])
         return findings[1:]

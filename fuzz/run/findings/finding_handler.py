@@ -97,9 +97,10 @@ class FindingHandler:
         return most is not None and sum(bug.counts(threshold) for bug in self.hit_bugs) >= most
 
     def handle(
-        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]
+        self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case], put: float | None = None
     ) -> tuple[Finding, ...]:
-        """Handles the findings of case number `index`, in the order of filing; `history` are cases that ran before it.
+        """Handles the findings of case number `index`, in the order of filing; `history` are cases that ran before it,
+        and `put` is when it disagreed, by time.monotonic, by default now.
 
         The case is a hit of each known bug that explains some of them; the first that none explains is a new bug.
         Returns what is to be handled once more then, as it may have another cause.
@@ -107,9 +108,10 @@ class FindingHandler:
         if self.is_enough:
             return ()
         start = time.monotonic()
+        seconds = (start if put is None else put) - self.process_start
         try:
             for number, finding in enumerate(findings):
-                seen = Disagreement(index, start - self.process_start, without_later_calls(case, finding), finding)
+                seen = Disagreement(index, seconds, without_later_calls(case, finding), finding)
                 try:
                     left = self._unexplained(seen)
                     if left is not None:

@@ -19,14 +19,14 @@ MOST_WAITING = 256
 """Cases that may wait for triage; the run waits then, rather than leave more than that to its end."""
 
 Task = Callable[[], None]
-Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case]], Sequence[Finding]]
-"""Handles the findings of a case: (its index, the case, its findings, cases that ran before) -> what of them is to be
-handled once more."""
+Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case], float], Sequence[Finding]]
+"""Handles the findings of a case: (its index, the case, its findings, cases that ran before, when it was put, by
+time.monotonic) -> what of them is to be handled once more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """A case that waits for triage: its index in the run, its findings, and cases that ran before it.
+    """A case that waits for triage since `put`: its index in the run, its findings, and cases that ran before it.
 
     `is_rest` is whether other findings of the case were handled before.
     """
@@ -36,6 +36,7 @@ class Suspect:
     findings: Sequence[Finding]
     history: Sequence[Case]
     is_rest: bool = False
+    put: float = field(default_factory=time.monotonic)
     handled: Future[None] = field(default_factory=Future)
 
 
@@ -132,7 +133,7 @@ class TriageQueue:
                 task()
             else:
                 done = suspect.handled
-                rest = self.handle(suspect.index, suspect.case, suspect.findings, suspect.history)
+                rest = self.handle(suspect.index, suspect.case, suspect.findings, suspect.history, suspect.put)
                 self._replace(suspect, [replace(suspect, findings=rest, is_rest=True)] if rest else [])
                 if rest:
                     self._thread.submit(self._do_next)
