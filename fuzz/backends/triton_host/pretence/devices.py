@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from fuzz.backends.triton_host.fake_cuda import FakeStream
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
+from fuzz.backends.triton_host.pretence import dtypes
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 NAME = re.compile(r"cuda(:\d+)?")
@@ -59,7 +60,7 @@ class DevicePretence(TorchFunctionMode):
             return GPU if len(args) == 1 and is_number(*args) else func(*args, **(kwargs or {}))
         if func is torch.Tensor.to and is_number(*args[1:]):
             args = (args[0], CPU, *args[2:])
-        return func(*map(on_cpu, args), **keywords_on_cpu(kwargs or {}))
+        return dtypes.call(func, tuple(map(on_cpu, args)), keywords_on_cpu(kwargs or {}))
 
     @staticmethod
     def device(func: Callable[..., Any], tensor: torch.Tensor, caller: str) -> Any:

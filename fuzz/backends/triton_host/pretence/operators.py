@@ -18,12 +18,12 @@ import torch
 from torch.library import Library
 
 from fuzz.backends.triton_host.patching import Patch
-from fuzz.backends.triton_host.pretence import devices
+from fuzz.backends.triton_host.pretence import devices, dtypes
 from fuzz.backends.triton_host.pretence.devices import PACKAGE, resumed
 
 CPU_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
 """The key of the CPU for each of a GPU."""
-PASSED_ON = ("torch", devices.__name__, __name__)
+PASSED_ON = ("torch", devices.__name__, dtypes.__name__, __name__)
 """Modules that call on behalf of others."""
 real_impl: Any = Library.impl
 new_operators: set[str] = set()
