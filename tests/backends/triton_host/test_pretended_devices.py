@@ -98,6 +98,16 @@ def test_a_compiled_function_finds_a_stream():
     assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2, device="cuda")).tolist() == [2, 2]
 
 
+def test_a_function_is_compiled_as_a_whole():
+    """Dynamo traces what the pretence does with each function of torch."""
+    compiled = torch.compile(lambda x: x.view(-1, 2).abs().add_(1), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(4, device="cuda")).tolist() == [[2, 2], [2, 2]]
+
+
+def test_what_inductor_allocates_on_the_gpu_is_there():
+    assert torch._C._dynamo.guards._empty_strided_cuda((4, 1), (1, 1), torch.float32).device == GPU
+
+
 class Allocating(threading.Thread):
     def run(self):
         self.devices = [torch.ones(1).device, torch.zeros(1, device="cuda").device]

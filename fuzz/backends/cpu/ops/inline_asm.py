@@ -58,11 +58,12 @@ INSTRUCTION = re.compile(r"(?:@(!?)(\w+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)$", re.D
 
 @dataclass
 class Assembly:
-    """The registers of one text, and the C lines that it becomes."""
+    """The registers of one text, those of one and of 16 bits among them, and the C lines that it becomes."""
 
     text: str
     registers: dict[str, str]
     predicates: set[str] = field(default_factory=set)
+    halves: set[str] = field(default_factory=set)
     lines: list[str] = field(default_factory=list)
 
     def refuse(self, what: str) -> UnsupportedOperation:
@@ -105,6 +106,7 @@ class Assembly:
             if self.registers.get(name.strip()) != register:
                 self.registers[name.strip()] = register
                 self.predicates |= {name.strip()} if kind == "pred" else set()
+                self.halves |= {name.strip()} if c == "u16" else set()
                 self.lines.append(f"{c} {register} = 0;")
 
     def instruction(self, text: str, opcode: list[str], operands: list[str]) -> str:
@@ -114,7 +116,7 @@ class Assembly:
         if name == "cvt":
             return self.convert(text, modifiers, kind, operands)
         if kind in HALVES:
-            return self.halves(text, name, modifiers, kind, operands)
+            return self.half_precision(text, name, modifiers, kind, operands)
         if kind not in TYPES or operands[0] not in self.registers:
             raise self.refuse(text)
         t = TYPES[kind]
@@ -129,13 +131,14 @@ class Assembly:
         expression = f"flush({expression})" if flush else expression
         return f"{target} = bits_{t}({expression});" if t[0] == "f" else f"{target} = {expression};"
 
-    def halves(self, text: str, name: str, modifiers: list[str], kind: str, operands: list[str]) -> str:
+    def half_precision(self, text: str, name: str, modifiers: list[str], kind: str, operands: list[str]) -> str:
         """An instruction on one number of half precision, or on each of two."""
         known = HALF_OPS.get(".".join([name, *(word for word in modifiers if word != "rn")]), "")
-        target, *sources = (self.registers.get(operand, "") for operand in operands)
-        if not (known and target and all(sources)) or known.count("{") != len(sources):
-            raise self.refuse(text)
         count, element = HALVES[kind], kind.removesuffix("x2")
+        fits = all(operand in self.registers and (operand in self.halves) == (count == 1) for operand in operands)
+        if not (known and fits) or known.count("{") != len(operands) - 1:
+            raise self.refuse(text)
+        target, *sources = (self.registers[operand] for operand in operands)
         pieces = []
         for shift in range(0, 16 * count, 16):
             result = known.format(*(f"{element}_bits((u16)({source} >> {shift}))" for source in sources))

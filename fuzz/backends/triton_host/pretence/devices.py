@@ -30,6 +30,7 @@ DEVICE_OF: Any = torch.Tensor.device.__get__
 NUMBER_OF: Any = torch.Tensor.get_device
 real_run_backward: Any = torch.autograd.graph._engine_run_backward
 modes_of_the_thread: Any = _get_current_function_mode_stack
+allocate_strided: Any = torch._C._dynamo.guards._empty_strided_cpu  # type: ignore[attr-defined]
 real_start = threading.Thread.start
 MEMORY_IN_USE = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
 real_set_default_device, real_parse_to = torch.set_default_device, torch._C._nn._parse_to
@@ -60,7 +61,9 @@ class DevicePretence(TorchFunctionMode):
             return GPU if len(args) == 1 and is_number(*args) else func(*args, **(kwargs or {}))
         if func is torch.Tensor.to and is_number(*args[1:]):
             args = (args[0], CPU, *args[2:])
-        return dtypes.call(func, tuple(map(on_cpu, args)), keywords_on_cpu(kwargs or {}))
+        args, kwargs = tuple(map(on_cpu, args)), keywords_on_cpu(kwargs or {})
+        # Dynamo traces this code, and knows nothing of the names of functions.
+        return func(*args, **kwargs) if torch.compiler.is_compiling() else dtypes.call(func, args, kwargs)
 
     @staticmethod
     def device(func: Callable[..., Any], tensor: torch.Tensor, caller: str) -> Any:
@@ -155,6 +158,7 @@ PATCHES = [
     Patch(torch.autograd.graph, "_engine_run_backward", run_backward),
     Patch(torch, "set_default_device", set_default_device),
     Patch(torch._C._nn, "_parse_to", parse_to),
+    Patch(torch._C._dynamo.guards, "_empty_strided_cuda", allocate_strided),
     Patch(torch.accelerator, "current_accelerator", current_accelerator),
     Patch(torch.accelerator, "is_available", lambda: knobs.available),
     Patch(torch.accelerator, "device_count", lambda: int(knobs.available)),
