@@ -110,12 +110,12 @@ def allocate_buffer(
     pristine = base.tobytes()
     host = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
     moved = host if device == "cpu" else host.to(device)
-    storage = unguarded_storage(base, start + span, moved)
+    storage = storage_up_to(base, start + span, moved)
     tensor = torch.as_strided(storage, shape, strides, start)
     return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
 
 
-def unguarded_storage(base: np.ndarray, length: int, moved: torch.Tensor) -> torch.Tensor:
+def storage_up_to(base: np.ndarray, length: int, moved: torch.Tensor) -> torch.Tensor:
     """The first words of a buffer on the host, as a storage of their own; all of a buffer on a device."""
     return torch.frombuffer(base[:length], dtype=moved.dtype) if moved.device.type == "cpu" else moved
 
@@ -141,7 +141,7 @@ def _allocate_huge(
         # What earlier cases of this size left in the allocator's cache would not leave room for this one.
         torch.cuda.empty_cache()
         moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)
-    tensor = torch.as_strided(unguarded_storage(base, start + span, moved), shape, strides, start)
+    tensor = torch.as_strided(storage_up_to(base, start + span, moved), shape, strides, start)
     flat = torch.frombuffer(words.copy(), dtype=TORCH_DTYPES[argument.dtype])
     torch.as_strided(moved, stored, strides, start).copy_(flat.reshape(stored))
     return Buffer(name, argument.dtype, tensor, base, moved, None, words, shape, stored, strides, start)
