@@ -174,8 +174,7 @@ class Fuzzer:
     def _order(self, known: list[Bug], deadline: Deadline) -> TriageOrder:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
 
-        So it is after the deadline, when the hundreds that may wait are but counted. Bugs are graded when nothing new
-        waits, and at the end of the run.
+        Else bugs are graded when nothing new waits, and at the end of the run.
         """
         limit = self.options.time_limit
         if limit is None:

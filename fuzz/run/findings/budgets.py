@@ -42,8 +42,7 @@ class TriageBudgets:
         share = SHRINK_SHARE * self.time_limit
         seconds = max(share - self.spent, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.time_limit)
-        seconds = min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying))
-        return Budget(seconds=seconds)
+        return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))
 
     def grading(self) -> Budget:
         """What grading one bug may take."""

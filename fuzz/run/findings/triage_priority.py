@@ -51,7 +51,7 @@ class TriagePriority:
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = (one for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not self.counts[one.subjects, one.source_line] for one in findings)
+        is_new = any(not self.counts[sign_of(one)] for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
@@ -86,7 +86,12 @@ class TriagePriority:
             self.counts.update(signs(finding, input_class))
 
 
+def sign_of(finding: Finding) -> Sign:
+    """What a finding is recognized by before anything is known of its cause."""
+    return finding.subjects, finding.source_line
+
+
 def signs(finding: Finding, input_class: str) -> tuple[Sign, ...]:
-    """What a finding is recognized by before anything is known of its cause, and that with more about it."""
-    sign = finding.subjects, finding.source_line
+    """What a finding is recognized by, and that with more about it."""
+    sign = sign_of(finding)
     return sign, (*sign, "unlike", finding.unlike), (*sign, "class", input_class)
