@@ -91,6 +91,29 @@ def test_operators_of_the_cpu_stay_until_a_library_replaces_them_and_afterwards(
         assert torch.cosh(torch.zeros(2)).tolist() == [1, 1]
 
 
+def refuse(*operands: object, **_: object) -> torch.Tensor:
+    raise AssertionError(f"a kernel of the GPU is called for {operands}")
+
+
+@pytest.mark.parametrize("operands", [(5.5, 2.0), (5, 2), (5, 2.0), (True, 2)])
+def test_numbers_alone_are_on_the_cpu(aten, operands):
+    right = torch.div(*operands, rounding_mode="trunc")
+    with cpu.active(), pretence(DRIVER), replaceable():
+        aten.impl("div.Tensor_mode", refuse, "CUDA")
+        quotient = torch.div(*operands, rounding_mode="trunc")
+        assert (quotient.item(), quotient.dtype) == (right.item(), right.dtype)
+        with pytest.raises(AssertionError, match="a kernel of the GPU"):
+            torch.div(torch.tensor(operands[0], device="cuda"), operands[1], rounding_mode="trunc")
+
+
+def test_this_package_divides_tensors_by_numbers(aten):
+    caller = {"__name__": "fuzz.backends.cpu.runtime.launcher", "torch": torch, "x": torch.tensor(5.5).half()}
+    with cpu.active(), pretence(DRIVER), replaceable():
+        aten.impl("div.Tensor_mode", refuse, "CUDA")
+        quotient = eval("torch.div(x, 2.0, rounding_mode='trunc')", caller)
+        assert (quotient.item(), quotient.dtype) == (2, torch.float16)
+
+
 def test_references_keep_the_operators_of_the_cpu(aten):
     with cpu.active(), pretence(DRIVER):
         with pytest.warns(UserWarning, match="aten operators get for CUDA are called only in a program of its own"):

@@ -3,19 +3,24 @@
 `torch.library.Library.impl`, by which every registration in Python goes, then registers them for the CPU as well. A new
 operator, one that the CPU has no kernel of, gets its kernel wherever the pretence is on. An operator of the CPU, such
 as one of aten, is replaced only in a program of its own: elsewhere references of the same process compute with it. What
-this package itself computes takes the CPU's.
+this package itself computes takes the CPU's, and so do calls whose operands are numbers alone: torch makes tensors of
+the CPU of these, also beside a GPU.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from numbers import Number
 from typing import Any
 
 import torch
 from torch.library import Library
+from torch.utils._pytree import tree_leaves
 
 from fuzz.backends.triton_host.patching import Patch
 from fuzz.backends.triton_host.pretence import devices, dtypes
@@ -74,7 +79,7 @@ def register(library: Any, name: str, key: str, function: Callable[..., Any], wi
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "[\\s\\S]*Overriding a previously registered kernel", UserWarning)
-        library.m.impl(name, key, PretendedKernel(function, real, with_keyset), True)
+        library.m.impl(name, key, PretendedKernel(name, function, real, with_keyset), True)
 
 
 class AbsentKernel:
@@ -90,16 +95,55 @@ class AbsentKernel:
         )
 
 
+class Choice(threading.local):
+    """Whether the thread takes the CPU's kernels of all operators."""
+
+    is_cpu = False
+
+
+choice = Choice()
+
+
 class PretendedKernel:
     """A kernel for the CPU: that of the GPU where the pretence is on, for everybody but this package."""
 
-    def __init__(self, function: Callable[..., Any], real: Callable[..., Any], with_keyset: bool) -> None:
-        self.function, self.real, self.with_keyset = function, real, with_keyset
+    def __init__(self, name: str, function: Callable[..., Any], real: Callable[..., Any], with_keyset: bool) -> None:
+        self.name, self.function, self.real, self.with_keyset = name, function, real, with_keyset
 
     def __call__(self, keyset: Any, *args: Any, **keywords: Any) -> Any:
-        if not devices.depth.value or asked_by_package():
+        if choice.is_cpu or not devices.depth.value:
             return self.real(keyset, *args, **keywords)
+        takes_numbers = any(
+            is_tensor and isinstance(value, Number) for is_tensor, value in zip(self.takes_tensors, args, strict=False)
+        )
+        if takes_numbers and not has_tensor((args, keywords)) or asked_by_package():
+            return self.of_the_cpu(*args, **keywords) if takes_numbers else self.real(keyset, *args, **keywords)
         return self.function(*([keyset] if self.with_keyset else []), *args, **keywords)
+
+    def of_the_cpu(self, *args: Any, **keywords: Any) -> Any:
+        """What the CPU's kernel makes of operands some of which are numbers. A kernel that is called by itself takes
+        tensors only, and a call of the operator makes tensors of numbers."""
+        choice.is_cpu = True
+        try:
+            return self.operator(*args, **keywords)
+        finally:
+            choice.is_cpu = False
+
+    @cached_property
+    def operator(self) -> Any:
+        namespace, _, name = self.name.partition("::")
+        packet, _, overload = name.partition(".")
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+
+    @cached_property
+    def takes_tensors(self) -> list[bool]:
+        """Whether each argument is a tensor by the operator's schema."""
+        return [isinstance(argument.type, torch.TensorType) for argument in self.operator._schema.arguments]
+
+
+def has_tensor(values: Any) -> bool:
+    """Whether a tensor is among arguments, or in a list of them."""
+    return any(isinstance(value, torch.Tensor) for value in tree_leaves(values))
 
 
 def asked_by_package() -> bool:
