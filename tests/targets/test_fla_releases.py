@@ -12,15 +12,23 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 
 TARGETS = Path(__file__).parents[2] / "targets" / "fla"
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The targets switch torch.compile off for the process that loads them."""
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    with torch._dynamo.config.patch(disable=True):
+        yield
 
 
 @pytest.fixture
 def states(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module of the targets that calls operations with states, whose release has the function `swallowing`."""
     monkeypatch.syspath_prepend(TARGETS)
-    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     monkeypatch.setitem(sys.modules, "fla", ModuleType("fla"))
     for name in ("_fla", "_states"):
         monkeypatch.delitem(sys.modules, name, raising=False)
