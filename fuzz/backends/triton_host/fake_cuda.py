@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fuzz.backends.triton_host import autocast, generators
+from fuzz.backends.triton_host import autocast, cuda_graphs, generators
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
@@ -137,13 +137,6 @@ class DeviceContext:
         """The device was current before."""
 
 
-class FakeGraph:
-    """`torch.cuda.CUDAGraph`: a recording of launches, which is refused."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("CUDA graphs are not supported by the cpu backend")
-
-
 def stand_in(result: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
     """A function of its own for each name, whatever its arguments: `torch._dynamo` has one rule for each function."""
     return lambda *_, **__: result()
@@ -162,7 +155,6 @@ def return_self(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
 REPLACEMENTS: dict[str, Any] = {
     "is_available": lambda: knobs.available,
     "is_bf16_supported": lambda *_, **__: True,
-    "is_current_stream_capturing": lambda: False,
     "device_count": lambda: int(knobs.available),
     "current_device": lambda: 0,
     "set_device": stand_in(),
@@ -176,7 +168,6 @@ REPLACEMENTS: dict[str, Any] = {
     "device_of": DeviceContext,
     "_exchange_device": lambda device: 0,
     "_maybe_exchange_device": lambda device: 0,
-    "CUDAGraph": FakeGraph,
     "stream": stand_in(contextlib.nullcontext),
     "set_stream": stand_in(),
     "Stream": FakeStream,
@@ -191,5 +182,8 @@ PATCHES = [
     Patch(torch.Tensor, "cuda", return_self),
     Patch(torch.Tensor, "pin_memory", return_self),
     Patch(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
+    Patch(torch._C, "_host_emptyCache", stand_in()),
+    Patch(torch.cuda.graph, "default_capture_stream", FakeStream()),
     *autocast.PATCHES,
+    *cuda_graphs.PATCHES,
 ]
