@@ -1,4 +1,5 @@
-"""Shows the real `torch.cuda` to `torch._dynamo` where that is first imported while patches are applied.
+"""Shows the real `torch.cuda` to `torch._dynamo` where that is first imported while patches are applied, and applies
+those of its own then.
 
 On import it makes a table of torch's functions for the rest of the process, in which no patch belongs.
 """
@@ -7,13 +8,17 @@ from __future__ import annotations
 
 import importlib.abc
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from fuzz.backends.triton_host.patching import Patch, patched
+
 NAME = "torch._dynamo"
+waiting: list[Callable[[], None]] = []
+"""What is called once the module is imported."""
 
 
 class DynamoFinder(importlib.abc.MetaPathFinder):
@@ -42,6 +47,8 @@ class UnpatchedLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         with self.unpatched():
             self.loader.exec_module(module)
+        for apply in waiting:
+            apply()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
@@ -53,3 +60,20 @@ def install(finder: DynamoFinder) -> Callable[[], None]:
         return lambda: None
     sys.meta_path.insert(0, finder)
     return lambda: sys.meta_path.remove(finder)
+
+
+@contextmanager
+def patched_dynamo(patches: Callable[[], Iterable[Patch]]) -> Iterator[None]:
+    """Applies patches of that module for a block: at once, or when a finder that is installed has found it."""
+    with ExitStack() as stack:
+
+        def apply() -> None:
+            stack.enter_context(patched(patches()))
+
+        if NAME in sys.modules:
+            apply()
+        waiting.append(apply)
+        try:
+            yield
+        finally:
+            waiting.remove(apply)

@@ -16,10 +16,11 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 from fuzz.backends.triton_host.blas import CublasLt
+from fuzz.backends.triton_host.dynamo import patched_dynamo
 from fuzz.backends.triton_host.generators import PhiloxGenerator
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
-from fuzz.backends.triton_host.pretence import devices, operators, programs
+from fuzz.backends.triton_host.pretence import compiled_functions, devices, operators, programs
 from fuzz.backends.triton_host.pretence.devices import GPU
 
 WARP = 32
@@ -69,5 +70,10 @@ def pretence(driver: Any) -> Iterator[list[Patch]]:
         *devices.PATCHES,
         *operators.PATCHES,
     ]
-    with patched(patches) as before, devices.pretended_devices(), programs.pretended_programs():
+    with (
+        patched(patches) as before,
+        patched_dynamo(compiled_functions.patches),
+        devices.pretended_devices(),
+        programs.pretended_programs(),
+    ):
         yield before

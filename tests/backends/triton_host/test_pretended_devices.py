@@ -1,5 +1,8 @@
 """The devices of tensors in the pretence of a GPU, where torch calls back and where a number names the device."""
 
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +105,52 @@ def test_a_function_is_compiled_as_a_whole():
     """Dynamo traces what the pretence does with each function of torch."""
     compiled = torch.compile(lambda x: x.view(-1, 2).abs().add_(1), backend="eager", fullgraph=True)
     assert compiled(torch.ones(4, device="cuda")).tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: (x.device, x.device.index, x.get_device(), x.is_cuda),
+        lambda x: (x + 1).device,
+        lambda x: torch.zeros(2, device=x.device).to(x.device).device,
+        lambda x: torch.zeros(2, device=0).device == torch.device("cuda", 0),
+        lambda x: torch.nn.functional.gumbel_softmax(x).device,
+    ],
+)
+def test_a_compiled_function_sees_the_gpu(ask):
+    x = torch.ones(3, device="cuda")
+    assert torch.compile(ask, backend="eager", fullgraph=True)(x) == ask(x)
+
+
+def ask_device(x: torch.Tensor) -> torch.device:
+    return x.device
+
+
+def test_a_compiled_function_sees_the_cpu_where_the_pretence_is_off():
+    compiled = torch.compile(ask_device, backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    assert compiled(x) == GPU
+    with torch._C.DisableTorchFunction():
+        assert compiled(x) == ask_device(x) == torch.device("cpu")
+
+
+COMPILED = """
+    import sys, torch
+    from fuzz.backends import cpu
+    cpu.knobs.identity = "cuda"
+    ask = lambda x: (x.device.type, x.is_cuda)
+    with cpu.active():
+        assert "torch._dynamo" not in sys.modules
+        compiled = torch.compile(ask, backend="eager", fullgraph=True)
+        assert compiled(torch.ones(1)) == ("cuda", True)
+    assert compiled(torch.ones(1)) == ("cpu", False)
+    from torch._dynamo.variables import TensorVariable
+    assert TensorVariable.method_attr_device.__module__.startswith("torch.")
+"""
+
+
+def test_dynamo_may_be_imported_later():
+    subprocess.run([sys.executable, "-c", textwrap.dedent(COMPILED)], check=True, timeout=300)
 
 
 def test_what_inductor_allocates_on_the_gpu_is_there():

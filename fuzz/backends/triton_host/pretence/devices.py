@@ -56,7 +56,9 @@ class DevicePretence(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func == DEVICE_OF or func == NUMBER_OF:
-            return self.device(func, args[0], sys._getframe(1).f_globals.get("__name__", ""))
+            is_traced = torch.compiler.is_dynamo_compiling()
+            caller = "" if is_traced else sys._getframe(1).f_globals.get("__name__", "")
+            return pretended_device(func, args[0], caller)
         if func is torch.device:
             return GPU if len(args) == 1 and is_number(*args) else func(*args, **(kwargs or {}))
         if func is torch.Tensor.to and is_number(*args[1:]):
@@ -65,12 +67,13 @@ class DevicePretence(TorchFunctionMode):
         # Dynamo traces this code, and knows nothing of the names of functions.
         return func(*args, **kwargs) if torch.compiler.is_compiling() else dtypes.call(func, args, kwargs)
 
-    @staticmethod
-    def device(func: Callable[..., Any], tensor: torch.Tensor, caller: str) -> Any:
-        real = func(tensor)
-        if caller.startswith(PACKAGE) or real not in (CPU, -1):
-            return real
-        return GPU if isinstance(real, torch.device) else GPU.index
+
+def pretended_device(get: Callable[..., Any], tensor: torch.Tensor, caller: str) -> Any:
+    """The device of a tensor or its number, by either of torch's functions, for the module of a name."""
+    real = get(tensor)
+    if caller.startswith(PACKAGE) or real not in (CPU, -1):
+        return real
+    return GPU if isinstance(real, torch.device) else GPU.index
 
 
 def on_cpu(value: Any) -> Any:
