@@ -12,6 +12,7 @@ import torch
 from fuzz.backends import cpu
 from fuzz.backends.cpu.runtime.activation import DRIVER
 from fuzz.backends.triton_host.identity import pretence
+from fuzz.backends.triton_host.pretence.devices import PACKAGE
 from fuzz.backends.triton_host.pretence.operators import replaceable
 
 GPU = torch.device("cuda", 0)
@@ -112,6 +113,39 @@ def test_this_package_divides_tensors_by_numbers(aten):
         aten.impl("div.Tensor_mode", refuse, "CUDA")
         quotient = eval("torch.div(x, 2.0, rounding_mode='trunc')", caller)
         assert (quotient.item(), quotient.dtype) == (2, torch.float16)
+
+
+def attend(query, key, value, *_, scale):
+    """`aten::_flash_attention_forward` of tensors [batch, length, heads, width]."""
+    attend.calls += 1
+    scores = scale * torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double())
+    values = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double()).to(query.dtype)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    return values, scores.logsumexp(-1).float(), nothing, nothing, values.new_zeros(0)
+
+
+@pytest.mark.parametrize("width", [16, 12])
+def test_flash_attention_is_that_of_a_library(aten, width):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    query, key = torch.ones(2, 3, 8, width).half(), torch.zeros(2, 3, 4, width).half()
+    value = torch.arange(key.numel()).remainder(16).view_as(key).half().requires_grad_()
+    attend.calls = 0
+    with cpu.active(), pretence(DRIVER), replaceable():
+        aten.impl("_flash_attention_forward", attend, "CUDA")
+        values = attention(query, key, value)
+        assert attend.calls == 1
+        assert torch.equal(values, value.mean(2, keepdim=True).expand_as(query))
+        values.sum().backward()
+        assert torch.equal(value.grad, torch.full_like(value, 8 / 4))
+
+        attention(query.float(), key.float(), value.float())
+        attention(query, key, value, attn_mask=torch.ones(8, 4, dtype=torch.bool))
+        with cpu.knobs.set(capability=(7, 5)):
+            attention(query, key, value)
+        operands = {"query": query, "key": key, "value": value}
+        eval("attention(query, key, value)", {"__name__": PACKAGE, "attention": attention, **operands})
+    attention(query, key, value)
+    assert attend.calls == 1
 
 
 def test_references_keep_the_operators_of_the_cpu(aten):

@@ -23,12 +23,12 @@ from torch.library import Library
 from torch.utils._pytree import tree_leaves
 
 from fuzz.backends.triton_host.patching import Patch
-from fuzz.backends.triton_host.pretence import devices, dtypes
+from fuzz.backends.triton_host.pretence import attention, devices, dtypes
 from fuzz.backends.triton_host.pretence.devices import PACKAGE, resumed
 
 CPU_KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
 """The key of the CPU for each of a GPU."""
-PASSED_ON = ("torch", devices.__name__, dtypes.__name__, __name__)
+PASSED_ON = ("torch", attention.__name__, devices.__name__, dtypes.__name__, __name__)
 """Modules that call on behalf of others."""
 real_impl: Any = Library.impl
 new_operators: set[str] = set()
@@ -59,7 +59,10 @@ def impl(
     real_impl(library, op_name, function, key, with_keyset=with_keyset, **keywords)
     if key in CPU_KEYS and function is not fn:
         name = op_name if isinstance(op_name, str) else op_name.name()
-        register(library, name if "::" in name else f"{library.ns}::{name}", CPU_KEYS[key], function, with_keyset)
+        name = name if "::" in name else f"{library.ns}::{name}"
+        register(library, name, CPU_KEYS[key], function, with_keyset)
+        if name == attention.GPU_KERNEL and key == "CUDA":
+            register(library, attention.CPU_KERNEL, "CPU", resumed(attention.flash_attention), with_keyset=False)
 
 
 def register(library: Any, name: str, key: str, function: Callable[..., Any], with_keyset: bool) -> None:
@@ -118,7 +121,8 @@ class PretendedKernel:
         )
         if takes_numbers and not has_tensor((args, keywords)) or asked_by_package():
             return self.of_the_cpu(*args, **keywords) if takes_numbers else self.real(keyset, *args, **keywords)
-        return self.function(*([keyset] if self.with_keyset else []), *args, **keywords)
+        result = self.function(*([keyset] if self.with_keyset else []), *args, **keywords)
+        return self.of_the_cpu(*args, **keywords) if result is NotImplemented else result
 
     def of_the_cpu(self, *args: Any, **keywords: Any) -> Any:
         """What the CPU's kernel makes of operands some of which are numbers. A kernel that is called by itself takes
