@@ -22,6 +22,7 @@ from fuzz.backends.cpu.ops.control import lower_blocks
 from fuzz.backends.cpu.ops.table import OPERATIONS
 
 STACK_BYTES = 256 * 1024
+PARAMETER_SUFFIXES = "length shadow poison before address owner reader room1 room2 room4 room8".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,46 +39,49 @@ class Program:
     compared_numbers: list[Number]
 
 
-def translate(text: str, instruments: Instruments = PLAIN) -> Program:
-    """Translates a module: a kernel and what it calls. UnsupportedOperation for what this backend does not know."""
+def translate(text: str, instruments: Instruments = PLAIN, reaches_before: bool = False) -> Program:
+    """Translates a module: a kernel and what it calls. UnsupportedOperation for what this backend does not know.
+
+    Where `reaches_before`, launches say of each pointer how many bytes of its argument lie before it.
+    """
     function = inline_calls(parse(text, OPERATIONS))
     trace_provenance(function)
     numbers = compared_numbers(function)
-    lowering = Lowering(function, instruments)
+    lowering = Lowering(function, instruments, reaches_before)
     lowering.affine = AffineAnalysis(lowering)
     if "counters" in instruments:
         lowering.count = CoverageCounters(lowering)
     parameters = [(value.name, value.type.element) for value in function.parameters]
-    names = bind_parameters(lowering)
+    bind_parameters(lowering)
     lower_blocks(lowering, function.blocks)
     comment = f"/* {function.name}, from {function.location} */"
     arrays, arena_bytes = array_declarations(lowering)
-    body = program_function(lowering, names, arrays)
+    body = program_function(lowering, arrays)
     c = "\n".join([prelude(lowering.uses_libdevice), comment, body, launch_text(lowering, arena_bytes)])
     return Program(function.name, c, lowering.sites, parameters, lowering.counters, lowering.offset_locations, numbers)
 
 
-def bind_parameters(lowering: Lowering) -> list[str]:
-    names = []
+def bind_parameters(lowering: Lowering) -> None:
     for value in lowering.function.parameters:
         name = lowering.identifiers.pick(value.name)
-        suffixes = ("length", "shadow", "poison", "owner", "reader", *(f"room{size}" for size in (1, 2, 4, 8)))
-        lowering.identifiers.taken |= {f"{name}_{suffix}" for suffix in suffixes}
+        lowering.identifiers.taken |= {f"{name}_{suffix}" for suffix in PARAMETER_SUFFIXES}
+        lowering.parameter_names.append(name)
+        if lowering.reaches_before and value.type.is_pointer:
+            lowering.limits[name] = f"const i64 {name}_address = {name} + {name}_before;"
+            name = f"{name}_address"
         lowering.values[value] = Uniform(value.type, name)
-        names.append(name)
-    return names
 
 
-def program_function(lowering: Lowering, names: list[str], arrays: list[str]) -> str:
+def program_function(lowering: Lowering, arrays: list[str]) -> str:
     """The C function that runs one program of the grid."""
     body = [line for part in lowering.code for line in ([part] if isinstance(part, str) else part.lines())]
     lines = indented([*lowering.limits.values(), *arrays, *body])
-    return "\n".join([f"static void program({signature(lowering, names)}) {{", *lines, "}"])
+    return "\n".join([f"static void program({signature(lowering)}) {{", *lines, "}"])
 
 
-def signature(lowering: Lowering, names: list[str]) -> str:
+def signature(lowering: Lowering) -> str:
     parts = ["Run *run", "char *arena"]
-    for name, value in zip(names, lowering.function.parameters, strict=True):
+    for name, value in zip(lowering.parameter_names, lowering.function.parameters, strict=True):
         parts.append(f"{value.type.c} {name}")
         if value.type.is_pointer:
             parts += pointer_parameters(lowering, name)

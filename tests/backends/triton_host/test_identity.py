@@ -67,10 +67,10 @@ def test_generators_of_any_device():
 
 
 def test_this_package_and_others_afterwards_see_the_real_device():
-    from fuzz.backends.cpu.runtime.launcher import extent
+    from fuzz.backends.cpu.runtime.launcher import span
 
     x = torch.ones(2)
-    assert extent(x) == (x.data_ptr(), 8)
+    assert span(x) == (x.data_ptr(), 8)
     with cpu.active():
         assert x.device.type == "cuda"
 

@@ -15,8 +15,9 @@ def launch_text(lowering: Lowering, arena: int) -> str:
     """The C functions `launch`, `launch_many` and `release`. `arena` is the bytes of memory for arrays besides
     those on the stack.
 
-    The launch gets `packed`, 8 bytes each for the header and the parameters: pointers as address and length (and the
-    distance of their shadow and their poison where unwritten memory is reported), floats as double.
+    The launch gets `packed`, 8 bytes each for the header and the parameters: pointers as lowest address and length (and
+    the distance of their shadow and their poison where unwritten memory is reported, and the bytes of the argument
+    before its own address where it may have some), floats as double.
     """
     passed, slot = ["&run", "arena"], len(HEADER)
     pointers: list[str] = []
@@ -27,7 +28,7 @@ def launch_text(lowering: Lowering, arena: int) -> str:
             passed.append(scalar_argument(kind, f"packed[{slot}]"))
             slot += 1
             continue
-        slots = 4 if has_shadows else 2
+        slots = 2 + 2 * has_shadows + lowering.reaches_before
         passed += [f"packed[{slot + k}].i" for k in range(slots)]
         passed += [f"all->{name}[{len(pointers)}]" for name in ("owner", "reader") if has_tags]
         pointers.append(f"{{{slot}, {Type(kind.pointee).size}}}")
@@ -48,6 +49,8 @@ def pointer_parameters(lowering: Lowering, name: str) -> list[str]:
     parts = [f"i64 {name}_length"]
     if "unwritten" in lowering.instruments:
         parts += [f"i64 {name}_shadow", f"i64 {name}_poison"]
+    if lowering.reaches_before:
+        parts.append(f"i64 {name}_before")
     if "conflicts" in lowering.instruments:
         parts += [f"i64 {name}_owner", f"i64 {name}_reader"]
     return parts

@@ -29,9 +29,13 @@ class Lowering:
 
     affine: AffineAnalysis
 
-    def __init__(self, function: FuncOp, instruments: Instruments = PLAIN) -> None:
+    def __init__(self, function: FuncOp, instruments: Instruments = PLAIN, reaches_before: bool = False) -> None:
         self.function = function
         self.instruments = instruments
+        # Whether elements of an argument may lie before its address.
+        self.reaches_before = reaches_before
+        # The C names of the parameters; that of a pointer is the lowest address of its argument.
+        self.parameter_names: list[str] = []
         self.producers = producers(function)
         # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
         self.shifted: dict[Value, tuple[Value, str]] = {}
@@ -51,7 +55,8 @@ class Lowering:
         self.labels: dict[str, tuple[str, list[Operand]]] = {}
         # For each region that is inlined: the label behind it, and the variables of what it returns.
         self.returns: list[tuple[str, list[Operand]]] = []
-        # By name the declarations of how many addresses an access of some size has in an argument.
+        # By name the declarations of how many addresses an access of some size has in an argument, and of an
+        # argument's own address where that may not be its lowest one.
         self.limits: dict[str, str] = {}
         self.uses_libdevice = False
         self.open_loop: LoopNest | None = None

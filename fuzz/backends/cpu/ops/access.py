@@ -43,7 +43,8 @@ class CheckedAccess:
     # names
 
     def base(self, argument: int) -> str:
-        return self.lowering.scalar(self.lowering.function.parameters[argument])
+        """The name of the lowest address of an argument."""
+        return self.lowering.parameter_names[argument]
 
     def limit(self, argument: int) -> str:
         """The name of the number of addresses that an access of this size has in the argument's view."""

@@ -73,6 +73,7 @@ def load(kernel: CompiledKernel) -> None:
         raise
     kernel._module_pid = None
     if is_first:
+        kernel._run.launcher.ttir_path = Path(by_ending(kernel.metadata_group)["ttir"])
         kernel.metadata = with_gpu_sizes(kernel)
 
 

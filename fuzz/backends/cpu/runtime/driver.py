@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from triton.backends.compiler import GPUTarget
@@ -50,7 +50,10 @@ class Utilities:
 
 def launcher(src: Any, metadata: Any) -> Callable[..., None]:
     """What Triton calls for every launch of a compiled kernel."""
-    return Launcher(src, metadata).run
+    made = Launcher(src, metadata)
+    run: Any = made.run
+    run.launcher = made
+    return cast(Callable[..., None], run)
 
 
 class CPUDriver(DriverBase):  # type: ignore[misc]

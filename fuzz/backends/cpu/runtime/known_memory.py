@@ -15,12 +15,13 @@ import torch
 Span = tuple[int, int]
 
 
-def known_memory(arguments: Iterable[Span]) -> numpy.ndarray:
+def known_memory(arguments: Iterable[tuple[int, ...]]) -> numpy.ndarray:
     """A table for a launch, int64: the number of spans, then the first and last address + 1 of each, in their order.
 
-    The spans are the storages of all CPU tensors that Python knows, and those of the arguments as (address, length).
+    The spans are the storages of all CPU tensors that Python knows, and those of the arguments, of which each
+    begins with its lowest address and its length.
     """
-    spans = {(start, start + length) for start, length in arguments if length}
+    spans = {(start, start + length) for start, length, *_ in arguments if length}
     merged = list(merge(sorted(spans | set(storages()))))
     return numpy.array([len(merged), *(address for span in merged for address in span)], dtype=numpy.int64)
 

@@ -15,18 +15,24 @@ RUN_SOURCE = """
 def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
     if enter is not None:
         enter(metadata)
-{lines}
-    active = observation()
-    if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}, 1{values}))
-        if report:
-            self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
+    try:
+        {reads}
+    except ReachesBefore:
+        pass
     else:
-        sums = knobs.reduction_order
-        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}, 0{values})
-        self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
-    if leave is not None:
-        leave(metadata)
+        active = observation()
+        if active is None:
+            report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}, 1{values}))
+            if report:
+                self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
+        else:
+            sums = knobs.reduction_order
+            arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}, 0{values})
+            self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
+        if leave is not None:
+            leave(metadata)
+        return
+    self.run_variant(gx, gy, gz, stream, packed, metadata, None, leave{arguments})
 """
 
 
@@ -41,34 +47,40 @@ class LaunchCode(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def launch_code(types: tuple[Any, ...], has_shadows: bool, follows_memory: bool) -> LaunchCode:
-    """The code of a launcher for arguments of these types."""
+def launch_code(types: tuple[Any, ...], has_shadows: bool, follows_memory: bool, reaches_before: bool) -> LaunchCode:
+    """The code of a launcher for arguments of these types. Where `reaches_before`, arguments may have elements before
+    their address; else a launch with such a one is handed to `run_variant`."""
     live = list(flatten(types, ""))
-    lines: list[str] = []
+    suffixes = "pn" + "sw" * has_shadows + "b" * reaches_before
+    reads: list[str] = []
     packed: list[str] = []
-    extents: list[str] = []
+    extents: dict[int, str] = {}
     pointers: list[int] = []
     for number, (kind, expression) in enumerate(live):
-        if kind.startswith("*"):
-            pointers.append(len(HEADER) + len(packed))
-            lines.append(f"    p{number}, n{number} = extent({expression})")
-            packed += [f"p{number}", f"n{number}"]
-            if has_shadows:
-                lines.append(f"    s{number}, w{number} = shadow({expression})")
-                packed += [f"s{number}", f"w{number}"]
-            extents.append(f"{number}: (p{number}, n{number})")
-        else:
+        if not kind.startswith("*"):
             packed.append(expression)
-    arguments = "".join(f", a{number}" for number in range(len(types)))
-    values = "".join(f", {text}" for text in packed)
+            continue
+        pointers.append(len(HEADER) + len(packed))
+        packed += [f"{suffix}{number}" for suffix in suffixes]
+        if reaches_before:
+            reads.append(f"p{number}, n{number}, b{number} = extent({expression})")
+        else:
+            reads.append(f"p{number}, n{number} = span({expression})")
+        if has_shadows:
+            reads.append(f"s{number}, w{number} = shadow({expression})")
+        extents[number] = f"(p{number}, n{number}, {f'b{number}' if reaches_before else 0})"
     known = "0"
     if follows_memory:
-        lines.append(f"    table = known_memory({{{', '.join(extents)}}}.values())")
+        reads.append(f"table = known_memory([{', '.join(extents.values())}])")
         known = "table.ctypes.data"
     source = RUN_SOURCE.format(
-        arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines), known=known
+        arguments="".join(f", a{number}" for number in range(len(types))),
+        values="".join(f", {text}" for text in packed),
+        extents=", ".join(f"{number}: {text}" for number, text in extents.items()),
+        reads="\n        ".join(reads or ["pass"]),
+        known=known,
     )
-    formats = (slot_format(kind) * (1 + (has_shadows and kind.startswith("*"))) for kind, _ in live)
+    formats = ("q" * len(suffixes) if kind.startswith("*") else slot_format(kind) for kind, _ in live)
     layout = Struct(f"={len(HEADER)}q" + "".join(formats))
     return LaunchCode(compile(source, "<generated>", "exec"), len(live), layout.pack, tuple(pointers))
 
@@ -86,9 +98,7 @@ def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def slot_format(kind: str) -> str:
-    """How struct packs one argument: all slots have 8 bytes."""
-    if kind.startswith("*"):
-        return "qq"
+    """How struct packs a number: all slots have 8 bytes."""
     if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
         return "d"
     return "Q" if kind == "u64" else "q"

@@ -19,8 +19,10 @@ from triton.runtime.jit import TensorWrapper
 from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.analysis.dataflow import MEMORY
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
+from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.known_memory import known_memory
 from fuzz.backends.cpu.runtime.launch_code import launch_code
 from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
@@ -34,20 +36,31 @@ from fuzz.backends.cpu.runtime.violations import (
     Program,
     Violation,
 )
+from fuzz.backends.cpu.translate import translate
 from fuzz.backends.reached_functions import find_functions
 from fuzz.backends.triton_host.knobs import knobs
 
-Extent = tuple[int, int]
+Extent = tuple[int, int, int]
+"""Of an argument: its lowest address, the bytes from there to its end, and those of them before its own address."""
 Extents = dict[int, Extent]
 Grid = tuple[int, int, int]
 Pack = Callable[[int, int], bytes]
 RECORD = Struct("6q")
 
 
-def extent(argument: Any) -> Extent:
+class ReachesBefore(Exception):
+    """Elements of an argument lie before its address, as where a stride is below 0."""
+
+    def __init__(self, extent: Extent) -> None:
+        super().__init__(extent)
+        self.extent = extent
+
+
+def span(argument: Any) -> tuple[int, int]:
     """Address and length in bytes of what a kernel may touch of a tensor, or of what a launcher passes in its place.
 
     It reaches from the first element to the end of the memory, or to the last element where `knobs.bounds` is `view`.
+    Raises ReachesBefore where the first element in memory is not the one at the address.
     """
     if argument is None:
         return 0, 0
@@ -61,21 +74,43 @@ def extent(argument: Any) -> Extent:
     if 0 in argument.shape:
         return address, 0
     if knobs.bounds == "view" or not isinstance(argument, torch.Tensor):
-        length = view_length(argument)
+        before, length = view_lengths(argument)
+        if before:
+            raise ReachesBefore(extent_before(argument, address - before, address, address + length))
         if knobs.bounds == "view" or not hasattr(argument, "untyped_storage"):
             return address, length
     storage = argument.untyped_storage()
     return address, storage.data_ptr() + storage.nbytes() - address
 
 
-def view_length(tensor: Any) -> int:
-    """The bytes from the first element to the end of the last. ValueError for a stride below 0."""
-    span = 1
+def extent_before(argument: Any, lowest: int, address: int, end: int) -> Extent:
+    """The extent of what says to have elements from `lowest` to `end`: as much of it as its storage holds, or, where
+    `knobs.bounds` is `view` or it names no storage, all of it."""
+    if knobs.bounds != "view" and hasattr(argument, "untyped_storage"):
+        storage = argument.untyped_storage()
+        start = storage.data_ptr()
+        lowest, end = max(lowest, start), start + storage.nbytes()
+    return lowest, end - lowest, address - lowest
+
+
+def extent(argument: Any) -> Extent:
+    """What `span` finds, also of arguments with elements before their address."""
+    try:
+        return *span(argument), 0
+    except ReachesBefore as found:
+        return found.extent
+
+
+def view_lengths(tensor: Any) -> tuple[int, int]:
+    """The bytes of a view's elements before its address, and those from its address to the end of the last element."""
+    before, length = 0, 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride < 0:
-            raise ValueError(f"the cpu backend takes no strides below 0, as those of a {type(tensor).__name__}")
-        span += (size - 1) * stride
-    return span * int(tensor.element_size())
+            before -= (size - 1) * stride
+        else:
+            length += (size - 1) * stride
+    size = int(tensor.element_size())
+    return before * size, length * size
 
 
 def known_room(address: int) -> int:
@@ -86,9 +121,14 @@ def known_room(address: int) -> int:
 
 
 class Launcher:
-    """Is created once for each compiled kernel; its `run` is called for each launch."""
+    """Is created once for each compiled kernel; its `run` is called for each launch.
 
-    def __init__(self, src: Any, metadata: Any) -> None:
+    Where `reaches_before`, it takes arguments with elements before their address, and C that does.
+    """
+
+    def __init__(self, src: Any, metadata: Any, reaches_before: bool = False) -> None:
+        self.src, self.metadata, self.reaches_before = src, metadata, reaches_before
+        self.ttir_path = Path()
         self.name: str = metadata.name
         self.kernel = getattr(src, "fn", None)
         self.site_records: list[dict[str, Any]] = metadata.sites
@@ -106,16 +146,32 @@ class Launcher:
 
     def make_run(self, types: tuple[Any, ...]) -> Callable[..., None]:
         """A Python function that packs exactly these arguments and launches."""
-        code = launch_code(types, "unwritten" in self.instruments, self.follows_memory)
+        code = launch_code(types, "unwritten" in self.instruments, self.follows_memory, self.reaches_before)
         if code.arguments != len(self.parameters):
             raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {code.arguments}")
         self.slots = code.slots
-        space: dict[str, Any] = {"extent": extent, "self": self, "pack": code.pack, "shadow": shadow}
-        space |= {"known_memory": known_memory}
+        space: dict[str, Any] = {"span": span, "extent": extent, "self": self, "pack": code.pack, "shadow": shadow}
+        space |= {"known_memory": known_memory, "ReachesBefore": ReachesBefore}
         space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
         exec(code.code, space)
         run: Callable[..., None] = space["run"]
         return run
+
+    @cached_property
+    def variant(self) -> tuple[Launcher, Any]:
+        """What launches the kernel where an argument has elements before its address, and its function.
+
+        The C for such arguments, which are rare, is made when the first one is passed: the usual C need not tell an
+        argument's own address from its lowest one. OSError where the kernel's TTIR cannot be read.
+        """
+        text = self.ttir_path.read_text(encoding="utf-8")
+        program = translate(text, tuple(self.metadata.instruments), reaches_before=True)
+        return Launcher(self.src, self.metadata, True), load_kernel(self.name, KernelText.of(program.c))
+
+    def run_variant(self, gx: int, gy: int, gz: int, stream: Any, packed: Any, *rest: Any) -> None:
+        """Launches where an argument has elements before its address; `rest` is what `run` gets behind `packed`."""
+        launcher, function = self.variant
+        launcher.run(gx, gy, gz, stream, function, packed, *rest)
 
     def run_observed(self, function: Any, observation: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
         """Launches inside `observe()`."""
@@ -170,7 +226,8 @@ class Launcher:
         name, offset = "", address
         if arguments:
             argument = min(arguments, key=lambda number: distance(address, extents[number]))
-            offset = (address - extents[argument][0]) // site.size
+            start, _, before = extents[argument]
+            offset = (address - (start + before)) // site.size
             name = self.parameters[argument][0]
         file, indexes = self.source_file(site.file), unravel(lane, site.shape)
         is_overflow = kind == "overflow"
@@ -219,7 +276,7 @@ def common_parts(first: str, second: str) -> int:
 
 def distance(address: int, extent: Extent) -> int:
     """How far an address is from an argument."""
-    start, length = extent
+    start, length, _ = extent
     return max(start - address, address - (start + length), 0)
 
 

@@ -267,27 +267,6 @@ def test_bounds_are_by_storage_or_by_view():
         cpu.knobs.bounds = "nothing"
 
 
-class Reversed:
-    """A tensor from its last element to its first."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor, self.dtype, self.shape = tensor, tensor.dtype, tensor.shape
-
-    def data_ptr(self) -> int:
-        return self.tensor[-1:].data_ptr()
-
-    def stride(self) -> tuple[int, ...]:
-        return (-1,)
-
-    def element_size(self) -> int:
-        return self.tensor.element_size()
-
-
-def test_strides_below_0_are_refused():
-    with pytest.raises(ValueError, match="takes no strides below 0, as those of a Reversed"):
-        around[(1,)](Reversed(torch.zeros(8)), torch.zeros(8), -7, B=8)
-
-
 @triton.jit
 def follow(table, out, distance, n: tl.constexpr):
     i = tl.arange(0, n)
