@@ -15,6 +15,7 @@ import torch
 from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
+from fuzz.backends.deferred_dynamo import deferring_dynamo
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.compile_times import count_compile_times
@@ -77,19 +78,20 @@ def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     os.environ.update({**ONE_THREAD, **BACKENDS[config.backend].load_environment})
     keep_freed_memory()
-    with running(FILE):
-        target = load(config.target)
-    for module in target.imports:
-        # What is wrong with it the launcher tells.
-        with suppress(Exception):
-            import_module(module)
+    with deferring_dynamo():
+        with running(FILE):
+            target = load(config.target)
+        for module in target.imports:
+            # What is wrong with it the launcher tells.
+            with suppress(Exception):
+                import_module(module)
     return target, load_planted(target, config.planted)[1] if config.planted else target.launcher
 
 
 def make_loading_handler(file: Path) -> Callable[[object], None]:
     """Makes a handler that does nothing: its process tells whether the file of a target can be loaded."""
     torch.set_num_threads(1)
-    with running(FILE):
+    with running(FILE), deferring_dynamo():
         load_module(file)
     return lambda request: None
 

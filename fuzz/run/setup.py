@@ -9,6 +9,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.backends import BACKENDS, check_name
 from fuzz.backends import backend as named_backend
+from fuzz.backends.deferred_dynamo import deferring_dynamo
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, module_name
@@ -91,7 +92,7 @@ def load_checked_target(target: str, planted: str | None, backend: str) -> Targe
     may_fork = fork_worker_server()
     chosen = BACKENDS[choose_backend(backend)]
     before = begin_loading()
-    with environment_variables({**ONE_THREAD, **chosen.load_environment}):
+    with environment_variables({**ONE_THREAD, **chosen.load_environment}), deferring_dynamo():
         loaded = load(target)
         if planted:
             load_planted(loaded, planted)

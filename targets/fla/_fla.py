@@ -86,10 +86,11 @@ SHARED = dict.fromkeys(("fla/ops/utils/*:*", "fla/ops/common/*:*", "fla/modules/
 def flash(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise.
 
-    What operations share is left to those that it is made for, but where a target says itself what is unreached.
+    What operations share is left to those that it is made for, but where a target says itself what is unreached. Its
+    `imports` are what `fla.ops` and `fla.modules` do not import themselves.
     """
     unreached = {**UNREACHED, **declaration.pop("unreached", {**SHARED, **WIDE})}
-    imports = ("fla.ops", "fla.modules")
+    imports = ("fla.ops", "fla.modules", *declaration.pop("imports", ()))
     return target(**{"layout": "envelope", "imports": imports, "unreached": unreached, **declaration})
 
 

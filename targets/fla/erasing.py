@@ -56,7 +56,7 @@ def erased(place, q, k, v, gate, erase, write, log, shift, raw, bound, normed, *
 RECURRENT = {name: value for name, value in declared(H * GROUPS).items() if name != "differentiable"}
 
 
-@flash(**{**RECURRENT, "dims": (N, GROUPS)}, reference=erasing_reference)
+@flash(**{**RECURRENT, "dims": (N, GROUPS)}, imports=("fla.ops.gdn2",), reference=erasing_reference)
 def fla_recurrent_gdn2(**given):
     """The rule step by step, which has no backward; its gates as logarithms, or computed in the kernel."""
     return erased("ops.gdn2:fused_recurrent_gdn2", **given)
@@ -75,6 +75,7 @@ def within(gate, raw, safe):
 
 @flash(
     **declared(H), safe=option(False, True), kept=option(False, True), dot="tf32", reference=chunk_reference,
+    imports=("fla.ops.gdn2",),
     unreached={
         **SHARED, "*return_intermediate_states*": "states between chunks are given in inference mode alone",
     },

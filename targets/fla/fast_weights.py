@@ -233,6 +233,7 @@ def oja_reference(q, k, v, gate, beta, normed, initial, ragged, ends, scale, kee
     return dict(y=y, final=final) if keep else dict(y=y)
 
 
+OJA = ("fla.ops.gated_oja_rule",)
 ONE_KERNEL = {
     "*chunk_scaled_dot_kkt_fwd_kernel is never*": "the rule has gates of values, which take other kernels",
     **dict.fromkeys(("*`gk is None` is never true*", "*HAVE_GK*"), "the rule has gates of values"),
@@ -244,7 +245,8 @@ GROUPED = dict(
 
 
 @flash(
-    gate=sequences(H * GROUPS, V) | None, beta=sequences(H * GROUPS) | None, reference=oja_reference, **GROUPED
+    gate=sequences(H * GROUPS, V) | None, beta=sequences(H * GROUPS) | None, reference=oja_reference, imports=OJA,
+    **GROUPED,
 )  # fmt: skip
 def fla_recurrent_oja(q, k, v, gate, beta, normed, **given):
     """Oja's rule step by step, which has no backward: keys take in what values find."""
@@ -257,7 +259,7 @@ def fla_recurrent_oja(q, k, v, gate, beta, normed, **given):
 
 @flash(
     **QKV, gate=sequences(H, V), beta=sequences(H), normed=option(True, False), reference=oja_reference, dot="tf32",
-    unreached={**SHARED, **ONE_KERNEL, "*`V > 1*": "fla_chunk_oja_wide has values as wide"}, **STATES,
+    unreached={**SHARED, **ONE_KERNEL, "*`V > 1*": "fla_chunk_oja_wide has values as wide"}, imports=OJA, **STATES,
 )  # fmt: skip
 def fla_chunk_oja(q, k, v, gate, beta, normed, **given):
     """Oja's rule in chunks; its gates get no gradient here."""
@@ -271,7 +273,7 @@ def fla_chunk_oja(q, k, v, gate, beta, normed, **given):
 
 @flash(
     q=sequences(1, FEW), k=sequences(1, FEW), v=sequences(1, WIDE), gate=sequences(1, WIDE), beta=sequences(1),
-    normed=option(True, False), reference=oja_reference, dot="tf32", unreached={**SHARED, **ONE_KERNEL},
+    normed=option(True, False), reference=oja_reference, dot="tf32", unreached={**SHARED, **ONE_KERNEL}, imports=OJA,
     **{
         **STATES, "initial": states(1, FEW, WIDE) | None,
         "differentiable": dict(y=sequences(1, WIDE), final=states(1, FEW, WIDE)),
@@ -303,7 +305,8 @@ def product_reference(q, k, v, gate, beta, normed, ragged, ends, **given):
 
 @flash(
     q=sequences(H, K), k=several(H, K), v=several(H, V), gate=sequences(H) | None, beta=several(H),
-    normed=option(True, False), dtypes=("bfloat16", "float16"), dot="tf32", reference=product_reference, **STATES,
+    normed=option(True, False), dtypes=("bfloat16", "float16"), dot="tf32", reference=product_reference,
+    imports=("fla.ops.gated_delta_product",), **STATES,
 )  # fmt: skip
 def fla_chunk_gated_delta_product(q, k, v, gate, beta, normed, **given):
     """Two delta rules a place, in chunks and of half precision alone."""
@@ -321,7 +324,8 @@ def light_reference(q, k, v, initial, ragged, ends, scale, keep, v_first, chunke
 
 
 @flash(
-    **QKV, chunked=option(True, False), v_first=option(False, True), dot="tf32", reference=light_reference, **STATES
+    **QKV, chunked=option(True, False), v_first=option(False, True), dot="tf32", reference=light_reference,
+    imports=("fla.ops.lightnet",), **STATES,
 )  # fmt: skip
 def fla_lightnet(q, k, v, chunked, ragged, ends, initial, keep, v_first, scale):
     """Linear attention of keys that a softmax over time normalizes."""
