@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from fuzz.worker.worker_server import CONTEXT
 
 BUILT_IN = ("gelu_bw", "layernorm_bw")
 FOLDER = Path(__file__).parent
+COMPILE_DISABLE = "TORCH_COMPILE_DISABLE"
+DISABLED_AT_FIRST = os.environ.get(COMPILE_DISABLE)
 LONGEST = (
     "quality/test_planted.py", "quality/test_causes.py", "judge/test_referee.py", "web/test_browser.py",
     "cli/test_cli.py", "campaign/test_campaign.py", "campaign/hosts/test_remote_hosts.py", "judge/test_ops.py",
@@ -60,6 +64,16 @@ def one_thread() -> Iterator[None]:
     """Tiny tensors: threads only cost."""
     torch.set_num_threads(1)
     yield
+
+
+@pytest.fixture(autouse=True)
+def compiler_as_it_was() -> Iterator[None]:
+    """Targets of fla-core switch torch.compile off for the process that loads them."""
+    yield
+    if os.environ.get(COMPILE_DISABLE) != DISABLED_AT_FIRST:
+        os.environ.pop(COMPILE_DISABLE)
+    if "torch._dynamo.config" in sys.modules:
+        sys.modules["torch._dynamo.config"].disable = DISABLED_AT_FIRST == "1"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,17 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo
 
 TARGETS = Path(__file__).parents[2] / "targets" / "fla"
-
-
-@pytest.fixture(autouse=True)
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The targets switch torch.compile off for the process that loads them."""
-    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    with torch._dynamo.config.patch(disable=True):
-        yield
 
 
 @pytest.fixture
