@@ -14,7 +14,9 @@ from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
-DYNAMO = "torch._dynamo"
+from fuzz.backends.triton_host.dynamo import NAME as DYNAMO
+from fuzz.backends.triton_host.patching import Patch, patched
+
 Decorator = Callable[..., Any]
 
 
@@ -60,9 +62,9 @@ def deferring_dynamo() -> Iterator[None]:
     """What is decorated inside does not import `torch._dynamo`."""
     import torch.compiler
 
-    real_disable, real_compile = torch.compiler.disable, torch.compile
-    torch.compiler.disable, torch.compile = partial(disable, real_disable), partial(compile, real_compile)
-    try:
+    patches = [
+        Patch(torch.compiler, "disable", partial(disable, torch.compiler.disable)),
+        Patch(torch, "compile", partial(compile, torch.compile)),
+    ]
+    with patched(patches):
         yield
-    finally:
-        torch.compiler.disable, torch.compile = real_disable, real_compile
