@@ -149,7 +149,7 @@ def _wait(process: int, note: Note, output: OutputRelay) -> tuple[str, int]:
     while True:
         received: Any = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, 0 if output.forward() else POLL_SECONDS)
         # What the terminal sends goes to the command as well.
-        if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
+        if received is not None and received.si_signo in FORWARDED and received.si_code <= 0:
             os.kill(process, received.si_signo)
         while (ended := _collect()) is not None:
             if ended[0] == process:
