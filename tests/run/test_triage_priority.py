@@ -15,6 +15,7 @@ from fuzz.model.recipes import recipe
 from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
+from fuzz.triage.triggers import departures
 from fuzz.worker.deadline import Deadline
 
 FLOOD, RARE = replace(wrong_value("dx"), symptom="nonfinite"), wrong_value("dweight")
@@ -124,3 +125,18 @@ def test_a_case_is_as_rare_as_the_rarest_of_its_findings(two_cases: tuple[Case, 
     waiting = suspects(two_cases[0], FLOOD, FLOOD)
     waiting.append(Suspect(2, two_cases[0], (FLOOD, RARE), ()))
     assert triaged(TriagePriority(layernorm), waiting) == [0, 2, 1]
+
+
+def test_a_case_that_lacks_what_each_known_bug_of_its_outputs_needs_is_news(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """However often these outputs were wrong before; and once it was triaged it is so no more."""
+    other, needed = two_cases
+    known = make_bug(needed, finding=RARE)
+    order = TriagePriority(layernorm)
+    order.know([known])
+    waiting = [Suspect(index, case, (RARE,), ()) for index, case in enumerate((needed, needed, other, other))]
+    assert not order.has_news(waiting)
+    known.triggers = tuple(one for one in departures(needed, layernorm) if one.edit(other).key == other.key)
+    assert known.triggers and order.has_news(waiting)
+    assert triaged(order, waiting)[0] == 2 and not order.has_news(waiting)

@@ -16,6 +16,7 @@ from fuzz.run.findings.triage_queue import InOrder, Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify_drawn
+from fuzz.triage.triggers import Trigger
 from fuzz.worker.deadline import Deadline
 
 Sign = tuple[object, ...]
@@ -26,32 +27,40 @@ IN_ORDER = InOrder()
 class TriagePriority:
     """Counts the signs of what was triaged: oracle, class of symptom, outputs and source line of a finding.
 
-    A case is like what was triaged as often as the rarest of its findings was. Of cases with findings that were triaged
-    equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the triaged did,
-    then those in a class of inputs in which that happened less often, then those with more ordinary inputs, then the
-    oldest.
+    A case is like what was triaged as often as the rarest of its findings was. Findings of a case that lacks what each
+    known bug of their subjects needs are counted apart, as another bug shows there. Of cases with findings that were
+    triaged equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the
+    triaged did, then those in a class of inputs in which that happened less often, then those with more ordinary
+    inputs, then the oldest.
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause.
 
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
-    the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came.
+    the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came. `bugs` are
+    those that are known so far.
     """
 
     target: Target
     deadline: Deadline = field(default_factory=Deadline)
     reserve: float = 0.0
+    bugs: Sequence[Bug] = ()
     counts: Counter[Sign] = field(default_factory=Counter)
     _classes: dict[int, str] = field(default_factory=dict)
+    _lacking: dict[tuple[int, tuple[Trigger, ...]], bool] = field(default_factory=dict)
+    """By a case's index, and what a bug needs, whether the case lacks some of that."""
 
     def know(self, bugs: Sequence[Bug]) -> None:
-        """Counts bugs that were known before the run as triaged once."""
+        """Counts bugs that were known before the run as triaged once; others may be added to them."""
+        self.bugs = bugs
         for bug in bugs:
-            self._count([bug.finding, *bug.least.also], classify_drawn(bug.case, self.target))
+            input_class = classify_drawn(bug.case, self.target)
+            for finding in (bug.finding, *bug.least.also):
+                self.counts.update(signs(sign_of(finding), finding, input_class))
 
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
-        findings = (one for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not self.counts[sign_of(one)] for one in findings)
+        findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
+        is_new = any(not self.counts[self._sign(*one)] for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
@@ -64,26 +73,41 @@ class TriagePriority:
         chosen = min(waiting, key=lambda suspect: keys[suspect.index])
         if task_waits and (keys[chosen.index][0] or self.deadline.seconds_left < self.reserve):
             return None
-        self._count(chosen.findings, self._classes.pop(chosen.index))
+        self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
+        del self._classes[chosen.index]
         return chosen
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
-        input_class = self._class_of(suspect)
         often = min(
-            (tuple(self.counts[one] for one in signs(finding, input_class)) for finding in suspect.findings),
+            (tuple(self.counts[one] for one in self._signs(suspect, finding)) for finding in suspect.findings),
             default=(0, 0, 0),
         )
         first, *others = often
-        return (max(first, suspect.is_rest), *others, INPUT_CLASSES.index(input_class), suspect.index)
+        of_class = INPUT_CLASSES.index(self._class_of(suspect))
+        return (max(first, suspect.is_rest), *others, of_class, suspect.index)
 
     def _class_of(self, suspect: Suspect) -> str:
         if suspect.index not in self._classes:
             self._classes[suspect.index] = classify_drawn(suspect.case, self.target)
         return self._classes[suspect.index]
 
-    def _count(self, findings: Sequence[Finding], input_class: str) -> None:
-        for finding in findings:
-            self.counts.update(signs(finding, input_class))
+    def _signs(self, suspect: Suspect, finding: Finding) -> tuple[Sign, ...]:
+        return signs(self._sign(suspect, finding), finding, self._class_of(suspect))
+
+    def _sign(self, suspect: Suspect, finding: Finding) -> Sign:
+        sign = sign_of(finding)
+        near = [bug for bug in tuple(self.bugs) if bug.subjects & finding.subjects]
+        is_other = near and all(self._lacks(suspect, bug) for bug in near)
+        return (*sign, "other") if is_other else sign
+
+    def _lacks(self, suspect: Suspect, bug: Bug) -> bool:
+        """Whether a case lacks something that a bug is known to need, as far as its edits tell."""
+        if not bug.triggers:
+            return False
+        key = suspect.index, bug.triggers
+        if key not in self._lacking:
+            self._lacking[key] = any(one.edit(suspect.case).key == suspect.case.key for one in bug.triggers)
+        return self._lacking[key]
 
 
 def sign_of(finding: Finding) -> Sign:
@@ -91,7 +115,6 @@ def sign_of(finding: Finding) -> Sign:
     return finding.subjects, finding.source_line
 
 
-def signs(finding: Finding, input_class: str) -> tuple[Sign, ...]:
+def signs(sign: Sign, finding: Finding, input_class: str) -> tuple[Sign, ...]:
     """What a finding is recognized by, and that with more about it."""
-    sign = sign_of(finding)
     return sign, (*sign, "unlike", finding.unlike), (*sign, "class", input_class)
