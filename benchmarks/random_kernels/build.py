@@ -32,8 +32,11 @@ from .source import source
 from .tree import Kernel
 
 # Names of the C of one kernel that another one's has as well.
-FUNCTIONS = ("program", "launch", "release", "tags", "run_programs", "launch_many")
-OBJECTS = ("pointers",)
+FUNCTIONS = (
+    "program", "launch", "launch_begin", "launch_until", "launch_end", "launch_many", "release", "run_programs", "tags",
+    "set_up", "tear_down",
+)  # fmt: skip
+OBJECTS = ("pointers", "Memory")
 
 
 @dataclass

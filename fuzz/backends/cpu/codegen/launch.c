@@ -1,21 +1,23 @@
 
 static const struct { int slot, size; } pointers[] = {@POINTERS@};
 
-/* All programs, one after another. */
-static void run_programs(Launch *all) {
+/* Programs one after another, until `end` of the launch's have run, or one of them ends the launch. */
+static void run_programs(Launch *all, i64 end) {
     const Slot *packed = all->packed;
     char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
     Run run;
     run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
     run.shuffle = packed[5].i;
     if (!_setjmp(run.stop)) {
-        for (i64 k = 0; k < all->programs; k++) {
-            const i64 p = all->order ? all->order[k] : k;
+        for (; all->next < end && all->next < all->programs; all->next++) {
+            const i64 p = all->order ? all->order[all->next] : all->next;
             run.program = p, run.x = p % run.nx, run.y = p / run.nx % run.ny, run.z = p / run.nx / run.ny;
             run.tag = @SYNCHRONISES@ ? 0 : (u32)p + 1, run.stale = @SYNCHRONISES@;
             run.acquired = run.exempt = run.quiet = 0;
             program(@PASSED@);
         }
+    } else {
+        all->next = all->programs;
     }
     free(arena);
 }
@@ -54,23 +56,51 @@ static char *tags(Launch *all, i64 *bytes) {
     return found;
 }
 
+/* A launch, and the memory that it needs. */
+typedef struct { Launch all; i64 owner[@COUNT@ + 1], reader[@COUNT@ + 1], bytes; char *tags; } Memory;
+
+static void set_up(Memory *of, const Slot *packed) {
+    Launch *all = &of->all;
+    memset(of, 0, sizeof *of);
+    all->packed = packed, all->order = (const i64 *)packed[3].i, all->limit = packed[4].i;
+    all->programs = packed[0].i * packed[1].i * packed[2].i;
+    all->owner = of->owner, all->reader = of->reader, all->counters = (u8 *)packed[6].i;
+    if (@CONTESTED@ && all->programs) of->tags = tags(all, &of->bytes);
+    if (@SYNCHRONISES@) all->stretch = zeroed(sizeof(Stretch) * (i64)STRETCHES);
+    if ((@CONTESTED@ && all->programs && !of->tags) || (@SYNCHRONISES@ && !all->stretch)) {
+        all->report = calloc(1, sizeof(Report));
+        if (all->report) all->report->count = -1;
+        all->next = all->programs;
+    }
+}
+static void *tear_down(Memory *of) {
+    unmap(of->tags, of->bytes);
+    unmap(of->all.stretch, sizeof(Stretch) * (i64)STRETCHES);
+    return of->all.report;
+}
+
 /* Returns NULL, or a report that the caller frees; a report of -1 violations says that memory was short. */
 __attribute__((visibility("default"))) void *launch(const Slot *packed) {
-    i64 owner[@COUNT@ + 1], reader[@COUNT@ + 1], bytes = 0;
-    Launch all = {packed, (const i64 *)packed[3].i, packed[0].i * packed[1].i * packed[2].i, packed[4].i};
-    char *memory = NULL;
-    all.owner = owner, all.reader = reader, all.counters = (u8 *)packed[6].i;
-    if (@CONTESTED@ && all.programs) memory = tags(&all, &bytes);
-    if (@SYNCHRONISES@) all.stretch = zeroed(sizeof(Stretch) * (i64)STRETCHES);
-    if ((@CONTESTED@ && all.programs && !memory) || (@SYNCHRONISES@ && !all.stretch)) {
-        all.report = calloc(1, sizeof(Report));
-        if (all.report) all.report->count = -1;
-    } else {
-        run_programs(&all);
-    }
-    unmap(memory, bytes);
-    unmap(all.stretch, sizeof(Stretch) * (i64)STRETCHES);
-    return all.report;
+    Memory memory;
+    set_up(&memory, packed);
+    run_programs(&memory.all, memory.all.programs);
+    return tear_down(&memory);
+}
+
+/* The same in parts, each of which the code of another tier may run; NULL where memory is short, and what `launch`
+   returns. */
+__attribute__((visibility("default"))) void *launch_begin(const Slot *packed) {
+    Memory *memory = malloc(sizeof *memory);
+    if (memory) set_up(memory, packed);
+    return memory;
+}
+__attribute__((visibility("default"))) void launch_until(Memory *memory, i64 end) {
+    run_programs(&memory->all, end);
+}
+__attribute__((visibility("default"))) void *launch_end(Memory *memory) {
+    void *report = tear_down(memory);
+    free(memory);
+    return report;
 }
 __attribute__((visibility("default"))) void release(void *report) { free(report); }
 

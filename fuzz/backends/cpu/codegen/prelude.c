@@ -35,9 +35,9 @@ typedef struct { i64 count, kept; Record record[]; } Report;
 typedef union { i64 i; f64 f; } Slot;
 typedef struct { u32 program, closed; } Stretch;
 #define STRETCHES (1u << 26)
-/* A launch, and the program of it that runs. */
+/* A launch, of which `next` programs have run, and the program of it that runs. */
 typedef struct {
-    const Slot *packed; const i64 *order; i64 programs, limit;
+    const Slot *packed; const i64 *order; i64 programs, next, limit;
     Report *report; Stretch *stretch; u32 stretches; i64 *owner, *reader; u8 *counters;
 } Launch;
 typedef struct {

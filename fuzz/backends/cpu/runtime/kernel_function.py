@@ -1,8 +1,9 @@
 """Runs a kernel's machine code, of which there are two tiers with the same bits.
 
 The quick tier is compiled in this process, in milliseconds. A kernel in which that code has run for long is hot: the C
-compiler makes the optimised tier of it in the background, which is taken as soon as it is there, and at once in later
-processes. Which tier runs changes no result and no report, only how long a launch takes.
+compiler makes the optimised tier of it in the background, which is taken as soon as it is there, between two programs
+of a long launch too, and at once in later processes. Which tier runs changes no result and no report, only how long a
+launch takes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from typing import Any, ClassVar
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
@@ -28,14 +30,18 @@ SLOW_SECONDS = 1.0
 """Seconds of one launch in quick code after which the next one waits for the optimised code."""
 POLL_SECONDS = 0.02
 """Seconds of quick code between two looks at whether the optimised code is there."""
+FIRST_PART = 16
+"""Programs, or launches, of quick code before the first look at how long they take."""
+GRID, SLOT = Struct("3q"), 8
+"""The head of packed arguments, and the bytes of each of them."""
 
 
 @measured("compile")
 def load_kernel(name: str, c: KernelText) -> Any:
     """The function that runs a launch of a kernel: packed arguments to the address of a report, or None.
 
-    It has `launch_many`, and `release`, which frees a report. Raises NoCompiler where there is none at all,
-    CompilerFailed or CompilerTimeout.
+    It has `launch_many`, `release`, which frees a report, and `begin`, `until` and `end` for a launch in parts. Raises
+    NoCompiler where there is none at all, CompilerFailed or CompilerTimeout.
     """
     if knobs.compiler == "optimising":
         return load_object(build_object(c, name))
@@ -69,6 +75,10 @@ def bind(entry: Callable[[str], Any]) -> Any:
     launch_many.restype = None
     launch_many.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     launch.release, launch.launch_many = release, launch_many
+    launch.begin, launch.until, launch.end = entry("launch_begin"), entry("launch_until"), entry("launch_end")
+    launch.begin.restype, launch.begin.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    launch.until.restype, launch.until.argtypes = None, [ctypes.c_void_p, ctypes.c_int64]
+    launch.end.restype, launch.end.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     return launch
 
 
@@ -87,24 +97,56 @@ class TieredFunction:
     def __call__(self, packed: bytes) -> int | None:
         if self.is_quick:
             self._choose_code()
-        start = time.perf_counter() if self.is_quick else 0.0
-        report: int | None = self._function(packed)
-        if self.is_quick:
-            self._count_seconds(time.perf_counter() - start, 1)
+        if not self.is_quick:
+            report: int | None = self._function(packed)
+            return report
+        x, y, z = GRID.unpack_from(packed)
+        if x * y * z > FIRST_PART and (launch := self._function.begin(packed)) is not None:
+            return self._launch_in_parts(launch, x * y * z)
+        start = time.perf_counter()
+        report = self._function(packed)
+        seconds = time.perf_counter() - start
+        self._left, self._is_slow = self._left - seconds, seconds > SLOW_SECONDS
+        return report
+
+    def _launch_in_parts(self, launch: int, programs: int) -> int | None:
+        """Ends a launch that has begun, in optimised code where that comes meanwhile."""
+        try:
+            self._run_parts(programs, 1, lambda begin, end: self._function.until(launch, end))
+        except BaseException:
+            self.release(self._function.end(launch))
+            raise
+        report: int | None = self._function.end(launch)
         return report
 
     def launch_many(self, packed: int, slots: int, count: int, reported: int) -> None:
         """Launches with `count` rows of packed arguments, and marks in `reported` those that had a report."""
         if self.is_quick:
             self._choose_code()
-        start = time.perf_counter()
-        self._function.launch_many(packed, slots, count, reported)
-        if self.is_quick:
-            self._count_seconds(time.perf_counter() - start, count)
 
-    def _count_seconds(self, seconds: float, launches: int) -> None:
-        self._left -= seconds
-        self._is_slow = seconds > SLOW_SECONDS * launches
+        def run(begin: int, end: int) -> None:
+            self._function.launch_many(packed + begin * slots * SLOT, slots, end - begin, reported + begin)
+
+        self._run_parts(count, count, run)
+
+    def _run_parts(self, count: int, launches: int, run: Callable[[int, int], None]) -> None:
+        """Runs what `launches` consist of, `count` programs or launches, from one number to another.
+
+        Parts of quick code are short: the optimised code may be there after each of them.
+        """
+        begin, size, spent = 0, FIRST_PART, 0.0
+        while begin < count:
+            end = min(begin + size, count) if self.is_quick else count
+            start = time.perf_counter()
+            run(begin, end)
+            if self.is_quick:
+                seconds = time.perf_counter() - start
+                self._left, spent = self._left - seconds, spent + seconds
+                size = int((end - begin) * POLL_SECONDS / max(seconds, 1e-6)) + 1
+                if end < count:
+                    self._choose_code()
+            begin = end
+        self._is_slow = spent > SLOW_SECONDS * launches
 
     def _choose_code(self) -> None:
         """Before a launch, not after one: a kernel that is never launched again needs no better code."""

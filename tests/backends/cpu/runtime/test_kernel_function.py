@@ -1,6 +1,7 @@
 """The tiers of a kernel's machine code: quick at first, optimised when it is hot, with the same bits."""
 
 import ctypes
+import math
 import os
 import time
 from pathlib import Path
@@ -29,12 +30,23 @@ def smooth(x, out, n, B: tl.constexpr):
     tl.store(out + i, powers / tl.sum(powers, 0), mask=i < n)
 
 
+@triton.jit
+def share(x, out, last, B: tl.constexpr):
+    """Each program writes its place, one place with all others, and the last one beyond the end of `out`."""
+    p = tl.program_id(0)
+    i = tl.arange(0, B)
+    tl.store(out + p, tl.sum(tl.load(x + i) * p, 0))
+    tl.store(out + last, p * 1.0)
+
+
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    smooth.device_caches.clear()
+    for kernel in (smooth, share):
+        kernel.device_caches.clear()
     yield
-    smooth.device_caches.clear()
+    for kernel in (smooth, share):
+        kernel.device_caches.clear()
 
 
 def launched(block: int):
@@ -112,6 +124,50 @@ def test_after_a_slow_launch_the_next_one_is_in_optimised_code(monkeypatch):
     compiled, first = launched(256)
     assert compiled.function.is_quick and torch.equal(launched(256)[1], first)
     assert not compiled.function.is_quick
+
+
+def shared(programs: int):
+    """The compiled kernel, what a launch gave, and what is said of it."""
+    x, out = torch.arange(8.0), torch.zeros(programs - 1)
+    with cpu.observe(conflicts=True) as log:
+        compiled = share[(programs,)](x, out, 3, B=8)
+    return compiled, out, [str(one) for one in log.violations], log.count
+
+
+def test_a_long_launch_goes_on_in_optimised_code_with_the_same_bits_and_reports(monkeypatch):
+    """Also of what programs did that ran before that."""
+    programs = 10 * kernel_function.FIRST_PART
+    monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", math.inf)
+    compiled, whole, said, count = shared(programs)
+    assert compiled.function.is_quick and {one.split()[0] for one in said} == {"write", "out-of-bounds"}
+    build_object(compiled.kernel, "share")
+    compiled.function._left = 0.0
+    assert compiled.function.is_quick
+    again, parts, *also = shared(programs)
+    assert again is compiled and not compiled.function.is_quick
+    assert torch.equal(parts, whole) and also == [said, count]
+
+
+def test_a_long_launch_in_parts_ends_with_what_ends_a_whole_one(monkeypatch):
+    """Without observation the first violation ends a launch: no later program runs."""
+    monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
+    programs = 3 * kernel_function.FIRST_PART
+    x, out = torch.arange(8.0), torch.zeros(2 * programs)
+    with pytest.raises(cpu.OutOfBounds, match=rf"program \({programs // 2}, 0, 0\)"):
+        share[(programs,)](x, out[: programs // 2].clone(), 3, B=8)
+
+
+def test_many_launches_in_parts_report_the_same(monkeypatch):
+    x, out = torch.arange(8.0), torch.zeros(4)
+    with cpu.observe(conflicts=True) as log:
+        for programs in (4, 1):
+            share[(programs,)](x, out, 3, B=8)
+    several, single = log.recorded_launches
+    rows = 3 * kernel_function.FIRST_PART
+    whole = [launch.repeat(rows, {}) for launch in (several, single)]
+    monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
+    assert all((launch.repeat(rows, {}) == first).all() for launch, first in zip((several, single), whole, strict=True))
+    assert whole[0].all() and not whole[1].any()
 
 
 def test_a_kernel_that_is_launched_once_is_not_compiled_in_the_background(monkeypatch):
