@@ -101,12 +101,13 @@ class TriagePriority:
         return (*sign, "other") if is_other else sign
 
     def _lacks(self, suspect: Suspect, bug: Bug) -> bool:
-        """Whether a case lacks something that a bug is known to need, as far as its edits tell."""
+        """Whether a case lacks something that a bug is known to need: nothing of numbers, which takes long to see."""
         if not bug.triggers:
             return False
         key = suspect.index, bug.triggers
         if key not in self._lacking:
-            self._lacking[key] = any(one.edit(suspect.case).key == suspect.case.key for one in bug.triggers)
+            edits = (one.edit for one in bug.triggers if not one.is_of_values)
+            self._lacking[key] = any(edit(suspect.case).key == suspect.case.key for edit in edits)
         return self._lacking[key]
 
 
