@@ -17,9 +17,11 @@ from fuzz import corpus
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case, sort_key
+from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.recipes import recipe
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
@@ -604,3 +606,26 @@ def test_a_fault_of_an_earlier_call_is_that_of_the_case_that_ends_with_it(layern
     for number, calls in enumerate([(bad,), (bad, good), (good, bad, good), (good, bad)]):
         handler.handle(number, replace(case, calls=calls, split=None), [died], ())
     assert [(len(bug.case.calls), bug.hits) for bug in handler.bugs] == [(1, 4)]
+
+
+@pytest.mark.parametrize("is_hit", [True, False])
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_known_bug_is_graded_again_where_more_ordinary_inputs_show_it(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hit: bool, accepted: bool
+) -> None:
+    """By a hit, or by a case that was shrunk; once in a run, and not where somebody accepted it."""
+    extreme = with_values(case, 0, "x", recipe("subnormals", 1))
+    ordinary = with_values(case, 0, "x", recipe("normal", 1, exponent=0))
+    known = make_bug(extreme, "dx", known=True, accepted=accepted, grade=Grade("low", "extreme"))
+    graded: list[Bug] = []
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", lambda bug, *_: graded.append(bug))
+    handler = make_handler(gelu, tmp_path, with_grades=True)
+    handler.saver.save(known)
+    handler.bugs.append(known)
+    monkeypatch.setattr(handler.triage, "confirm", lambda *_: known)
+    monkeypatch.setattr(handler.saver, "find_same_cause", lambda _, among: known if among else None)
+    expected = [[], [] if accepted else [known], [] if accepted else [known]]
+    for again, graded_then in zip((extreme, ordinary, ordinary), expected, strict=True):
+        bug = make_bug(again, "dx")
+        handler.record_hit(known, first_seen(bug)) if is_hit else handler.add_bug(bug, first_seen(bug))
+        assert graded == graded_then

@@ -52,7 +52,8 @@ class BugPostprocessor:
         """
         if bug.waits_for:
             return False
-        grades = self._grades and bug.cut_off in ("", SHRINKING) and not (bug.grade or bug.is_undecided)
+        is_graded = bug.grade is not None and not bug.grade_in_doubt
+        grades = self._grades and bug.cut_off in ("", SHRINKING) and not (is_graded or bug.is_undecided)
         bug.waits_for = GRADING if grades else self._cross_check_of(bug)
         return True
 
@@ -114,8 +115,9 @@ class BugPostprocessor:
         return again is not None
 
     def _grade(self, bug: Bug, budget: Budget) -> None:
-        if bug.grade is None:
+        if bug.grade is None or bug.grade_in_doubt:
             grade_bug(bug, self.triage, budget)
+            bug.grade_in_doubt = False
 
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""

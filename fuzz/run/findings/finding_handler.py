@@ -14,6 +14,7 @@ from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.grade import INPUT_CLASSES
 from fuzz.model.oracle_specs import FAULT, find_oracle_spec
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_postprocessor import BugPostprocessor
@@ -27,6 +28,7 @@ from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import CROSS_CHECK
+from fuzz.triage.input_classes import classify_drawn
 from fuzz.triage.severity import GRADING
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
@@ -71,6 +73,7 @@ class FindingHandler:
     with_grades: bool = True
     unconfirmed: int = 0
     cut_off: int = 0
+    _doubted: set[int] = field(default_factory=set)
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
@@ -222,6 +225,20 @@ class FindingHandler:
             bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
         if bug.last_hit != seen.index:
             bug.hits, bug.last_hit = bug.hits + 1, seen.index
+        if self._doubts_grade(bug, seen.case) and self.postprocessor.plan(bug):
+            self.postprocessor.start(bug)
+
+    def _doubts_grade(self, bug: Bug, *cases: Case) -> bool:
+        """Whether a bug of an earlier run is to be graded again, once, since a case shows it that is more ordinary than
+        its grade says: the kernel may have changed.
+        """
+        if not bug.known or bug.accepted or bug.grade is None or id(bug) in self._doubted or self.deadline.has_passed:
+            return False
+        classes = (INPUT_CLASSES.index(classify_drawn(case, self.target)) for case in cases)
+        bug.grade_in_doubt = min(classes) < INPUT_CLASSES.index(bug.grade.input_class)
+        if bug.grade_in_doubt:
+            self._doubted.add(id(bug))
+        return bug.grade_in_doubt
 
     def add_bug(self, bug: Bug, seen: Disagreement) -> bool:
         """Shrinks and explains a confirmed bug, then merges it with an earlier one or saves it.
@@ -245,12 +262,13 @@ class FindingHandler:
                 return False
         with self.saver.locked(bug):
             saved = self.saver.add(bug, same)
+            in_doubt = same is not None and self._doubts_grade(same, bug.origin.case, bug.case)
             starts = saved is not None and self.postprocessor.plan(saved)
             if saved is not None:
                 self.saver.save(saved)
         if saved is not None:
             self.watcher.on_shrunk(saved)
-        elif same is not None and not same.grade:
+        elif same is not None and (in_doubt or not same.grade):
             saved, starts = same, self.postprocessor.plan(same)
         if saved is bug:
             self._defer_values(bug, budget)
