@@ -174,7 +174,7 @@ class RealArithmetic(ABC):
         if not axes:
             return x.copy()
         kept = [d for d in range(x.ndim) if d not in axes]
-        rows = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), -1)
+        rows = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), math.prod(x.shape[d] for d in axes))
         out = np.empty(rows.shape[:-1], dtype=object)
         for index in np.ndindex(*out.shape):
             self.check_deadline()

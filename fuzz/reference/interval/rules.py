@@ -284,7 +284,7 @@ def linear(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 
 
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    top = torch.amax(x, dim, True)
+    top = torch.amax(x, dim, True) if x.numel() else x.sum(dim, True)
     y = torch.log(torch.exp(x - top).sum(dim, True)) + top
     return y if keepdim else y.squeeze(tuple(dim))
 

@@ -18,9 +18,14 @@ from fuzz.reference.envelope.ensemble import RULES
 __all__ = ["FORMULAS", "FROM_TORCH", "register"]
 
 
+def greatest(x: Tensor, dim: int) -> Tensor:
+    """The maximum over a dim that stays, and 0 over a dim without elements, of which there is none."""
+    return torch.amax(x, dim, True) if x.numel() else x.sum(dim, True)
+
+
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """exp(x - max) / sum."""
-    e = torch.exp(x - torch.amax(x, dim, True))
+    e = torch.exp(x - greatest(x, dim))
     return e / e.sum(dim, True)
 
 
@@ -32,7 +37,7 @@ def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tenso
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """(x - max) - log(sum(exp(x - max)))."""
-    d = x - torch.amax(x, dim, True)
+    d = x - greatest(x, dim)
     return d - torch.log(torch.exp(d).sum(dim, True))
 
 

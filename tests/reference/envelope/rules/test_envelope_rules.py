@@ -10,6 +10,8 @@ import torch
 from formulas import FORWARD, NOT_DIFFERENTIABLE, inputs
 
 from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
+from fuzz.reference.exact import evaluate_exact
+from fuzz.reference.interval import evaluate_intervals
 
 CPU = make_precision("libm")
 
@@ -48,3 +50,21 @@ def test_backward(name: str) -> None:
         if g is not None:
             torch.testing.assert_close(out[key].value, g, rtol=1e-10, atol=1e-12)
             assert math.isfinite(float(out[key].spread.max())) and float(out[key].spread.max()) < 1e-3
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 4), (0,)])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "sum"])
+def test_shares_of_no_elements_are_those_of_torch(name: str, shape: tuple[int, ...]) -> None:
+    """As of an empty sequence; by members, exactly and by intervals, and with gradients."""
+
+    def reference(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": getattr(torch, name)(x, -1)}
+
+    given = {"x": torch.zeros(shape)}
+    want = reference(given["x"].double())["y"]
+    out = evaluate_backward(reference, given, {"y": torch.ones_like(want)}, ("x",), CPU)
+    assert torch.equal(out["y"].value, want) and out["dx"].value.shape == shape
+    exact = evaluate_exact(reference, given).values["y"]
+    assert exact.shape == want.shape and [float(one) for one in exact.reshape(-1)] == want.reshape(-1).tolist()
+    if want.isfinite().all():
+        assert torch.equal(evaluate_intervals(reference, given, seconds=9.0)["y"].mid, want)
