@@ -28,27 +28,23 @@ def never() -> bool:
 class Budget:
     """What shrinking may cost: executions, and seconds of wall time, until something urgent comes.
 
-    `is_urgent` says whether that waits, `values_wait` whether something does that is urgent once only values are left
-    to shrink, and `postponed` that the budget ended by one of them.
+    `is_urgent` says whether that waits, `postponed` that the budget ended by it.
     """
 
     executions: int = 20_000
     seconds: float = 60.0
     is_urgent: Callable[[], bool] = never
-    values_wait: Callable[[], bool] = never
     used: int = 0
     started: float = field(default_factory=lambda: time.monotonic())
     postponed: bool = False
 
-    @property
-    def has_ended(self) -> bool:
-        return self.postponed or self.used >= self.executions or time.monotonic() - self.started >= self.seconds
-
     def left(self) -> bool:
         """Whether there is more of it."""
-        if not self.has_ended:
-            self.postponed = time.monotonic() - self.started >= PATIENCE and self.is_urgent()
-        return not self.has_ended
+        elapsed = time.monotonic() - self.started
+        if self.postponed or self.used >= self.executions or elapsed >= self.seconds:
+            return False
+        self.postponed = elapsed >= PATIENCE and self.is_urgent()
+        return not self.postponed
 
 
 @dataclass
@@ -65,8 +61,6 @@ class Shrinker:
     def run(self) -> Case:
         """Shrinks until no pass makes progress or the budget ends."""
         self._run_until_stable(COARSE)
-        # Not before: what a bug needs is looked for in this case.
-        self.budget.is_urgent = self.budget.values_wait
         self._replace_values()
         written_out = write_out_small(self.case)
         if written_out.key != self.case.key and self._still_shows(written_out):

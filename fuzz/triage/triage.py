@@ -195,7 +195,7 @@ class Triage:
             if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
                 shrunk = self.run_shrinker(bug, budget, clean=True)
             bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
-        cut_off = SHRINKING if budget.has_ended else ""
+        cut_off = "" if budget.left() else SHRINKING
         bug.executions += budget.used
         if not bug.rate.certain:
             rate = self.measure_rate(bug.case, bug.finding)

@@ -16,7 +16,7 @@ from bugs import make_bug, wrong_value
 from fuzz import corpus
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError
-from fuzz.model.case import Case, sort_key
+from fuzz.model.case import Case
 from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
@@ -475,32 +475,6 @@ def test_grading_is_postponed_while_something_new_waits(
         tasks.pop(0)()
         seen.append((bug.grade is not None, bug.unfinished))
     assert seen == [(False, "grading"), (True, "")]
-
-
-def test_values_that_waited_for_something_new_are_shrunk_in_the_same_run_before_the_bug_is_graded(
-    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    least, coarse = sorted(two_cases, key=lambda case: sort_key(case, layernorm.defaults))
-
-    def shrink(bug: Bug, budget: Budget) -> None:
-        budget.postponed = bug.case.key != coarse.key
-        bug.least = replace(bug.least, case=coarse if budget.postponed else least)
-        bug.cut_off = "shrinking" if budget.postponed else ""
-
-    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", graded)
-    handler, tasks = make_handler(layernorm, tmp_path, with_grades=True), list[Any]()
-    monkeypatch.setattr(handler.triage, "shrink", shrink)
-    monkeypatch.setattr(handler.triage, "confirm", lambda case, finding, _: make_bug(case, finding=finding))
-    handler.postprocessor.defer = tasks.append
-    bug = make_bug(least, "dx")
-    assert handler.add_bug(bug, first_seen(bug)) and bug.case.key == coarse.key
-    seen = []
-    while tasks:
-        tasks.pop(0)()
-        (path,) = corpus.entry_files([tmp_path])
-        entry = corpus.read(path)
-        seen.append((entry.case.key == least.key, entry.provenance.cut_off, entry.severity))
-    assert seen[0] == (True, "grading", None) and seen[-1] == (True, "", "low")
 
 
 @pytest.mark.parametrize("disagrees", [True, False])

@@ -134,32 +134,6 @@ def test_shrinking_goes_on_from_where_it_stopped() -> None:
     assert shrunk(target, part, deep_negative).case.key == whole.key
 
 
-def test_values_wait_for_what_is_urgent_but_sizes_and_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was postponed ends where it would have without."""
-    target, seconds = load("gelu_bw"), 0.0
-    monkeypatch.setattr(shrinker, "time", SimpleNamespace(monotonic=lambda: seconds))
-
-    def slow(case: Case) -> bool:
-        nonlocal seconds
-        seconds += 0.1
-        return deep_negative(case)
-
-    start = next(one for one in starting(target, deep_negative, 20) if one.elements() > 100)
-    whole = shrunk(target, start, deep_negative).case
-    budget = Budget(seconds=1e6, started=0.0, values_wait=lambda: True)
-    part = shrunk(target, start, slow, budget).case
-    assert budget.postponed and budget.has_ended and part.last.dims == whole.last.dims
-    assert part.key != whole.key and shrunk(target, part, deep_negative).case.key == whole.key
-
-
-def test_a_case_that_is_shrunk_to_the_end_is_not_postponed() -> None:
-    target = load("gelu_bw")
-    budget = Budget(values_wait=lambda: True)
-    start = starting(target, deep_negative, 1)[0]
-    assert shrunk(target, start, deep_negative, budget).case.key == shrunk(target, start, deep_negative).case.key
-    assert not budget.has_ended
-
-
 def test_candidates_are_not_asked_about_again_and_again() -> None:
     target = load("gelu_bw")
     asked: list[tuple[object, ...]] = []

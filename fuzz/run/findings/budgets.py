@@ -25,7 +25,7 @@ class TriageBudgets:
     """The budgets of a run with a limit of time, in seconds, or with none; `spent` is what triage took so far.
 
     Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed. With one,
-    shrinking of values and grading are postponed where `has_news` says that something waits like nothing before.
+    grading is postponed where `has_news` says that something waits that is like nothing before.
     """
 
     time_limit: float | None
@@ -42,8 +42,7 @@ class TriageBudgets:
         share = SHRINK_SHARE * self.time_limit
         seconds = max(share - self.spent, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.time_limit)
-        seconds = min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying))
-        return Budget(seconds=seconds, values_wait=self.has_news)
+        return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))
 
     def grading(self) -> Budget:
         """What grading one bug may take."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
@@ -23,7 +22,6 @@ from fuzz.run.findings.deduplicate import Attribution
 from fuzz.run.options import RunOptions
 from fuzz.run.shrink_entry import improves, shrink_entry
 from fuzz.run.watcher import Watcher
-from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
@@ -136,24 +134,19 @@ class FindingHandler:
     def resume(self) -> None:
         """Goes on with what earlier runs saved and had no time to finish."""
         for bug in [bug for bug in self.bugs if bug.cut_off and not bug.accepted]:
-            self._go_on(bug)
-
-    def _go_on(self, bug: Bug) -> None:
-        """Goes on with a saved bug where it was cut off."""
-        start = time.monotonic()
-        with suppress(OutOfTime, CorpusError):
-            entry = corpus.read(Path(bug.path))
-            check_fits(entry.case, self.target, Path(bug.path))
-            if bug.cut_off not in (GRADING, CROSS_CHECK):
-                self._shrink_on(bug, entry)
-            else:
-                self.postprocessor.resume(bug)
-        self.budgets.spent += time.monotonic() - start
+            start = time.monotonic()
+            with suppress(OutOfTime, CorpusError):
+                entry = corpus.read(Path(bug.path))
+                check_fits(entry.case, self.target, Path(bug.path))
+                if bug.cut_off not in (GRADING, CROSS_CHECK):
+                    self._shrink_on(bug, entry)
+                else:
+                    self.postprocessor.resume(bug)
+            self.budgets.spent += time.monotonic() - start
 
     def _shrink_on(self, bug: Bug, entry: Entry) -> None:
         """Goes on shrinking and explaining a known bug, and replaces its entry."""
-        budget = self.budgets.shrinking()
-        again = shrink_entry(entry, self.triage, budget, graded=False)
+        again = shrink_entry(entry, self.triage, self.budgets.shrinking(), graded=False)
         if again is not None and (same := self.saver.find_finished(again, bug)):
             self.saver.join(bug, again, same)
         elif again is not None and improves(again, entry, self.target):
@@ -163,12 +156,6 @@ class FindingHandler:
             self.saver.save_again(bug)
             self.watcher.on_shrunk(bug)
             self.postprocessor.start(bug)
-        self._defer_values(bug, budget)
-
-    def _defer_values(self, bug: Bug, budget: Budget) -> None:
-        """Has the values of a bug shrunk later, where something else was urgent."""
-        if budget.postponed:
-            self.postprocessor.defer(partial(self._go_on, bug))
 
     def _unexplained(self, seen: Disagreement) -> Disagreement | None:
         """What of a finding no known bug explains; the case is a hit of the first one that explains some of it."""
@@ -249,9 +236,8 @@ class FindingHandler:
         bug.first_case = self.options.seed, seen.index
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
-        budget = self.budgets.shrinking()
         with suppress(OutOfTime):
-            self.triage.shrink(bug, budget)
+            self.triage.shrink(bug, self.budgets.shrinking())
         bug.keep_shown_subjects()
         same = self.saver.find_same_cause(bug, self.bugs)
         if same is None or self.saver.replaces(bug, same):
@@ -270,8 +256,6 @@ class FindingHandler:
             self.watcher.on_shrunk(saved)
         elif same is not None and (in_doubt or not same.grade):
             saved, starts = same, self.postprocessor.plan(same)
-        if saved is bug:
-            self._defer_values(bug, budget)
         if saved is not None and starts:
             self.postprocessor.start(saved)
         return saved is bug
