@@ -42,6 +42,9 @@ COARSE: tuple[Pass, ...] = (
     fewer_parts,
     shorter_parts,
     smaller_dims,
+    combinations_of_small_dims,
+    smaller_dims_with_other_values,
+    keep_slices,
     plain_shapes,
     plain_layouts,
     later_layouts,
@@ -50,9 +53,6 @@ COARSE: tuple[Pass, ...] = (
     plain_launch,
     smaller_split,
     plain_recipes,
-    combinations_of_small_dims,
-    smaller_dims_with_other_values,
-    keep_slices,
 )
 """Passes over a case whose values are recipes, in the order in which they are tried."""
 FINE: tuple[Pass, ...] = (
