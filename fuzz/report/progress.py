@@ -26,7 +26,7 @@ from fuzz.triage.severity import GRADING
 
 COMPILING = 0.1
 """The share of the workers' time from which the line says how much of it is compiling."""
-UNDECIDED = "none confirmed; what disagreed counts as medium until a longer run has confirmed it"
+NOTHING_CONFIRMED = "none confirmed; what disagreed counts as medium until a longer run has confirmed it"
 CLOSE = 0.9
 """The error over bound from which the end of a run says why that is no near miss."""
 MOST_CUT_OFF = 3
@@ -131,8 +131,7 @@ def summary(result: Result) -> Table:
         for other in others:
             table.add_row(*bug_row("  possibly the same cause", other))
     if not result.bugs:
-        undecided = result.disagreements_cut_off and not result.interrupted
-        table.add_row("findings", UNDECIDED if undecided else "none")
+        table.add_row("findings", NOTHING_CONFIRMED if result.nothing_confirmed else "none")
     if invalid := result.invalid_inputs.tried:
         harmful = len(result.invalid_inputs.accepted)
         text = f"{invalid} tried, {harmful} not refused and harmful, which no promise forbids: rejects= would"

@@ -47,5 +47,9 @@ class Result:
         """
         if any(bug.counts(self.options.threshold) and not (bug.known and only_new) for bug in self.bugs):
             return True
-        undecided = bool(self.disagreements_cut_off) and not self.bugs and not self.interrupted
-        return undecided and is_at_least(None, self.options.threshold)
+        return self.nothing_confirmed and is_at_least(None, self.options.threshold)
+
+    @property
+    def nothing_confirmed(self) -> bool:
+        """Whether the time ended before anything of what disagreed was confirmed."""
+        return bool(self.disagreements_cut_off) and not self.bugs and not self.interrupted

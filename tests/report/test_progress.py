@@ -107,9 +107,8 @@ def test_a_run_that_fails_without_a_confirmed_finding_says_why() -> None:
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, disagreements_cut_off=1)
     progress, text = watched()
     progress.console.print(summary(result))
-    assert result.fails() and "findings none confirmed; what disagreed counts as medium" in " ".join(
-        text.getvalue().split()
-    )
+    told = " ".join(text.getvalue().split())
+    assert result.fails() and "findings none confirmed; what disagreed counts as medium" in told
 
 
 def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> None:

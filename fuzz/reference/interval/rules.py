@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import Rule, added_matmul, aten, from_formula, handles_plain
+from fuzz.reference.envelope.rules.composites import greatest
 from fuzz.reference.interval.tensor import RULES, UNIT, IntervalMode, IntervalTensor, Pair, make_tensor, rounded
 
 __all__ = ["register"]
@@ -284,7 +285,7 @@ def linear(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 
 
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    top = torch.amax(x, dim, True) if x.numel() else x.sum(dim, True)
+    top = greatest(x, dim)
     y = torch.log(torch.exp(x - top).sum(dim, True)) + top
     return y if keepdim else y.squeeze(tuple(dim))
 

@@ -71,11 +71,11 @@ class FindingHandler:
     with_grades: bool = True
     unconfirmed: int = 0
     cut_off: int = 0
-    _doubted: set[int] = field(default_factory=set)
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
     postprocessor: BugPostprocessor = field(init=False)
+    _doubted: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.attribution = Attribution(self.target, self.triage, self.bugs)

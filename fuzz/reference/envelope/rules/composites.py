@@ -18,8 +18,8 @@ from fuzz.reference.envelope.ensemble import RULES
 __all__ = ["FORMULAS", "FROM_TORCH", "register"]
 
 
-def greatest(x: Tensor, dim: int) -> Tensor:
-    """The maximum over a dim that stays, and 0 over a dim without elements, of which there is none."""
+def greatest(x: Tensor, dim: int | list[int]) -> Tensor:
+    """The maximum over dims that stay, and 0 where there are no elements and so none."""
     return torch.amax(x, dim, True) if x.numel() else x.sum(dim, True)
 
 

@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.rules.composites import greatest
 from fuzz.reference.envelope.summation import tree_steps
 
 __all__ = ["inner_dims", "register", "total"]
@@ -174,7 +175,7 @@ def logsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     x, dims = args[0], [d - 1 for d in inner_dims(args[1], args[0].dim())]
     keepdim = args[2] if len(args) > 2 else False
     with mode:
-        top = x.amax(dims, True) if x.numel() else x.sum(dims, True)
+        top = greatest(x, dims)
         top = torch.where(top.abs() == float("inf"), torch.zeros_like(top), top)
         t = (x - top).exp().sum(dims, keepdim).log()
         return t + (top if keepdim or not dims else top.squeeze(dims))
