@@ -1,7 +1,7 @@
 """Good kernels by other hands, fuzzed until each had so many cases: what is found is a real error or a false alarm.
 
 python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes N] [--backend NAME] [--jobs N]
-                            [--engine NAME] [--order N] [--write FILE]
+                            [--engine NAME] [--replicas N] [--order N] [--write FILE]
 
 Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
 runs first, and first of all those whose last run had no time to confirm what disagreed. The order of the others is
@@ -76,6 +76,7 @@ def arguments(asked: argparse.Namespace) -> list[str]:
     """The command of a process that fuzzes the targets that it is asked for."""
     corpus = STORE / "corpus" / asked.backend
     options = [f"--backend={asked.backend}", f"--engine={asked.engine}", f"--corpus={corpus}"]
+    options += [f"--replicas={asked.replicas}"] if asked.replicas else []
     return [sys.executable, "-m", "benchmarks.honest.batch", *options]
 
 
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run, at most")
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--engine", default="auto", help="random gives plans of more replicas on a GPU")
+    parser.add_argument("--replicas", type=int, help="of each plan, at most; the compilation is shared by all of them")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--order", type=int, default=0, help="the seed of the order of targets, and of all cases")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")

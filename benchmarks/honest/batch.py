@@ -1,6 +1,6 @@
 """Fuzzes one target after the other in this process, as lines of standard input ask, and answers each by a JSON line.
 
-python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME] [--engine NAME]
+python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME] [--engine NAME] [--replicas N]
 
 A line is {"target": NAME, "corpus": NAME, "seed": N, "cases": N, "seconds": N}; findings go into the folder of that
 name in the corpus. The last two are limits and may be missing.
@@ -73,12 +73,15 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--replicas", type=int)
     asked = parser.parse_args()
     start_worker_server()
     for line in sys.stdin:
         request = json.loads(line)
         folder = asked.corpus / request.pop("corpus")
-        options = RunOptions(backend=asked.backend, engine=asked.engine, corpus=folder, **request)
+        options = RunOptions(
+            backend=asked.backend, engine=asked.engine, corpus=folder, first_replicas=asked.replicas, **request
+        )
         print(json.dumps(fuzz(options)), flush=True)
 
 

@@ -19,8 +19,9 @@ class RunOptions:
     """What one run is to do. A limit of None is no limit; a `corpus` of None is the target's own folder.
 
     `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
-    numbers of the first plan and case: not 0 where the run goes on after an earlier one. `fail_on` is the severity from
-    which findings count. With `derived_rejects` inputs are tried as well that the target's declaration rules out.
+    numbers of the first plan and case: not 0 where the run goes on after an earlier one. The first plans of the engine
+    `random` have at most `first_replicas` replicas; None is what the backend says. `fail_on` is the severity from which
+    findings count. With `derived_rejects` inputs are tried as well that the target's declaration rules out.
     Raises UsageError where a value is out of range.
     """
 
@@ -38,6 +39,7 @@ class RunOptions:
     memory: int = 0
     first_plan: int = 0
     first_case: int = 0
+    first_replicas: int | None = None
     fail_on: str = "medium"
     derived_rejects: bool = False
 
@@ -48,6 +50,8 @@ class RunOptions:
                 raise UsageError(f"--{name} must be {'finite' if value > 0 else 'more than 0'}, not {shown}")
         if self.workers < 1:
             raise UsageError(f"--workers must be at least 1, not {self.workers}")
+        if self.first_replicas is not None and self.first_replicas < 1:
+            raise UsageError(f"--replicas must be at least 1, not {self.first_replicas}")
         if self.seed < 0:
             raise UsageError(f"--seed must not be negative, and is {self.seed}")
         check_severity(self.fail_on)

@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -20,7 +22,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import CURRENT, Recipe
-from fuzz.search.engines import EngineScheduler, RandomEngine
+from fuzz.search.engines import EngineScheduler, RandomEngine, make_scheduler
 from fuzz.search.statistics import LARGE
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -170,6 +172,17 @@ def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_s
     assert all(size == 1 or size * plan.elements() <= limits.elements for plan, size in groups)
     large = sum(size for plan, size in groups[FIRST_PLANS:] if plan.elements() > 1 << 16)
     assert large >= 0.01 * sum(size for _, size in groups[FIRST_PLANS:])
+
+
+def test_the_first_plans_of_random_have_as_many_replicas_as_a_run_asks_for(built_in: Target) -> None:
+    def start_process(folder: Path) -> NoReturn:
+        raise AssertionError("the engine random starts no process")
+
+    limits = BACKENDS["cpu"].replica_limits(guided=False)
+    assert limits.first < 64
+    scheduler = make_scheduler("random", built_in, "cpu", 0, (), start_process, first_replicas=64)
+    groups = list(islice(scheduler.plans(), 40))
+    assert max(size for _, size in groups) == 64
 
 
 def test_later_plans_have_up_to_four_times_as_many_replicas(built_in: Target) -> None:

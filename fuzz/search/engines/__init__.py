@@ -36,15 +36,19 @@ def make_scheduler(
     start_process: StartProcess,
     first: int = 0,
     launches: LaunchSpace = NO_LAUNCH_OPTIONS,
+    first_replicas: int | None = None,
 ) -> EngineScheduler:
     """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
-    The plans of random that were drawn before `first` are not drawn again.
+    The plans of random that were drawn before `first` are not drawn again, and its first ones have at most
+    `first_replicas` replicas; None is what the backend says.
     """
     check_engine(name)
     dictionary = Dictionary()
     dictionary.add(numbers)
     random_limits, guided_limits = (BACKENDS[backend].replica_limits(guided=guided) for guided in (False, True))
+    if first_replicas is not None:
+        random_limits = random_limits._replace(first=first_replicas)
     engines: dict[str, Engine] = {
         "random": RandomEngine(
             target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches
