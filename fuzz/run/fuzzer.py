@@ -127,7 +127,7 @@ class Fuzzer:
         scheduler = self.make_scheduler(deadline)
         with server, Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)
-            order = self._order(known, deadline)
+            order = self._order(known, triage, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
                 findings.postprocessor.defer, findings.budgets.has_news = queue.defer, queue.has_news
                 try:
@@ -171,7 +171,7 @@ class Fuzzer:
             return self.in_turn
         return self.options.max_findings is not None
 
-    def _order(self, known: list[Bug], deadline: Deadline) -> TriageOrder:
+    def _order(self, known: list[Bug], triage: Triage, deadline: Deadline) -> TriageOrder:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
 
         Else bugs are graded when nothing new waits, and at the end of the run.
@@ -179,7 +179,8 @@ class Fuzzer:
         limit = self.options.time_limit
         if limit is None:
             return InOrder()
-        order = TriagePriority(self.target, deadline, GRADING_SHARE * limit)
+        reserve, usually = GRADING_SHARE * limit, triage.shows_with_usual_inputs
+        order = TriagePriority(self.target, deadline, reserve, shows_usually=usually)
         order.know(known)
         return order
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case, sort_key
+from fuzz.model.edit import tensors_of
 from fuzz.model.finding import Finding
-from fuzz.shrink.passes import BATTERY, COARSE, FINE, Pass, fill, write_out_small
+from fuzz.model.recipes import Recipe
+from fuzz.shrink.passes import BATTERY, COARSE, FINE, UNUSUAL, USUAL, Pass, all_contiguous, fill, write_out_small
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
 
@@ -49,7 +51,11 @@ class Budget:
 
 @dataclass
 class Shrinker:
-    """Greedy search over the passes. `case` is the least case so far; it always shows the bug."""
+    """Greedy search over the passes. `case` is the least case so far; it always shows the bug.
+
+    Values stay usual where the bug shows with some: beside unusual ones, whose results may be wrong in more ways, a
+    smaller size or a simpler option may lead to another bug. `skipped` are values of the battery that are not tried.
+    """
 
     target: Target
     case: Case
@@ -57,9 +63,11 @@ class Shrinker:
     shows: Shows
     budget: Budget
     seen: set[tuple[object, ...]] = field(default_factory=set)
+    skipped: frozenset[Recipe] = field(init=False, default=frozenset())
 
     def run(self) -> Case:
         """Shrinks until no pass makes progress or the budget ends."""
+        self._take_usual_inputs()
         self._run_until_stable(COARSE)
         self._replace_values()
         written_out = write_out_small(self.case)
@@ -68,6 +76,24 @@ class Shrinker:
         self._run_until_stable(FINE)
         return self.case
 
+    def _take_usual_inputs(self) -> None:
+        """Takes plain layouts and the first usual values where they show the bug. Where all of these values do, any
+        may, and few are tried."""
+        contiguous = all_contiguous(self.case)
+        if contiguous.key != self.case.key and self._shows_within(contiguous):
+            self.case = contiguous
+        showing = [case for case in (fill(self.case, values) for values in USUAL) if self._shows_within(case)]
+        if showing:
+            self.case = showing[0]
+            self.skipped = frozenset(set(BATTERY) - set(USUAL) if len(showing) == len(USUAL) else UNUSUAL)
+
+    def _shows_within(self, candidate: Case) -> bool:
+        """Whether there is budget left, and a candidate still shows the bug."""
+        return self.budget.left() and self._still_shows(candidate)
+
+    def _is_skipped(self, candidate: Case) -> bool:
+        return any(value.values in self.skipped for _, _, value in tensors_of(candidate))
+
     def _replace_values(self) -> None:
         """Takes the first values of the battery that show the bug, so that the end does not depend on the start.
 
@@ -75,7 +101,7 @@ class Shrinker:
         """
         for recipe in BATTERY:
             candidate = fill(self.case, recipe)
-            if self.budget.left() and self._still_shows(candidate):
+            if not self._is_skipped(candidate) and self._shows_within(candidate):
                 self.case = candidate
                 return
 
@@ -94,7 +120,7 @@ class Shrinker:
             candidate = make_legal(proposed, self.target)
             if not self.budget.left():
                 return False
-            if candidate.key in self.seen or self._sort_key(candidate) >= least:
+            if candidate.key in self.seen or self._sort_key(candidate) >= least or self._is_skipped(candidate):
                 continue
             self.seen.add(candidate.key)
             if self._still_shows(candidate):

@@ -17,6 +17,7 @@ from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, LAYOUT, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
+from fuzz.shrink.passes import usual_inputs
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Origin
@@ -91,6 +92,10 @@ class Triage:
         """
         shown = self.examine(case, like.oracle, clean=clean).finding_of(like.oracle)
         return shown if shown and (stateful or shown.shows_symptom_of(like)) else None
+
+    def shows_with_usual_inputs(self, case: Case, finding: Finding) -> bool:
+        """Whether a case shows a finding with usual values and plain layouts, where it is of values."""
+        return finding.oracle != ACCURACY.name or self.reproduce(usual_inputs(case), finding) is not None
 
     def shown_subjects(
         self, case: Case, finding: Finding, rate: Rate, clean: bool = False

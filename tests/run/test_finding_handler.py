@@ -32,6 +32,7 @@ from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
+from fuzz.triage.triggers import Trigger
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import Report, WorkerConfig
 
@@ -54,6 +55,10 @@ class NothingSmaller(Triage):
 
     def explain(self, bug: Bug) -> None:
         """Says nothing."""
+
+    def find_triggers(self, bug: Bug) -> tuple[Trigger, ...]:
+        bug.triggers = ()
+        return bug.triggers
 
     def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
         return Report("returned", False, (wrong_value("dx", "dbias", "dweight"),), ORACLE_NAMES)
@@ -91,6 +96,15 @@ def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_ar
     )
     handler.add_bug(unclear, first_seen(unclear))
     assert unclear.least.diagnosis == (f"possibly the same cause as {Path(one.path).name}",)
+
+
+def test_what_a_bug_needs_is_known_before_the_next_case_is_chosen(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    handler.triage = CutOffTriage("")
+    bug = make_bug(two_cases[0], "dx")
+    assert handler.add_bug(bug, first_seen(bug)) and bug.triggers is not None
 
 
 def test_bugs_that_a_later_one_shows_to_be_one_are_merged(
@@ -224,6 +238,10 @@ class CutOffTriage:
 
     def explain(self, bug: Bug) -> None:
         """Says nothing."""
+
+    def find_triggers(self, bug: Bug) -> tuple[Trigger, ...]:
+        bug.triggers = ()
+        return bug.triggers
 
 
 class CutOffs(Watcher):

@@ -16,7 +16,7 @@ from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.triggers import departures
-from fuzz.worker.deadline import Deadline
+from fuzz.worker.deadline import Deadline, OutOfTime
 
 FLOOD, RARE = replace(wrong_value("dx"), symptom="nonfinite"), wrong_value("dweight")
 
@@ -140,3 +140,27 @@ def test_a_case_that_lacks_what_each_known_bug_of_its_outputs_needs_is_news(
     known.triggers = tuple(one for one in departures(needed, layernorm) if one.edit(other).key == other.key)
     assert known.triggers and order.has_news(waiting)
     assert triaged(order, waiting)[0] == 2 and not order.has_news(waiting)
+
+
+def test_of_new_findings_that_comes_first_which_usual_inputs_show_as_well(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """They are asked for once each, and not where nothing else is as new."""
+    findings = [replace(RARE, outputs=(name,)) for name in "abc"]
+    asked: list[str] = []
+
+    def shows_usually(case: Case, finding: Finding) -> bool:
+        asked.extend(finding.outputs)
+        return finding.outputs == ("c",)
+
+    order = TriagePriority(layernorm, shows_usually=shows_usually)
+    assert triaged(order, suspects(two_cases[0], *findings)) == [2, 0, 1]
+    assert asked == ["a", "b", "c"]
+
+
+def test_an_order_without_time_to_ask_is_that_of_the_cases(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    def late(case: Case, finding: Finding) -> bool:
+        raise OutOfTime
+
+    order = TriagePriority(layernorm, shows_usually=late)
+    assert triaged(order, suspects(two_cases[0], RARE, FLOOD)) == [0, 1]

@@ -14,7 +14,7 @@ from fuzz.model.dtypes import from_bits
 from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
-from fuzz.shrink.passes.dims import BATTERY
+from fuzz.shrink.passes.dims import BATTERY, USUAL
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -145,6 +145,37 @@ def test_candidates_are_not_asked_about_again_and_again() -> None:
     shrunk(target, starting(target, deep_negative, 1)[0], predicate)
     # The battery is tried once more before the bits are written out, and so are they.
     assert len(asked) - len(set(asked)) <= 1 + len(BATTERY)
+
+
+def far_from_0(case: Case) -> bool:
+    x = numbers(case, "x")
+    return bool(((np.abs(x) > 1000) & np.isfinite(x)).any())
+
+
+def test_what_only_unusual_values_show_is_not_reached_from_a_bug_that_shows_with_usual_ones() -> None:
+    """One output is wrong for five columns and more, and where a value is far from 0."""
+    target = load("gelu_bw")
+
+    def either(case: Case) -> bool:
+        return wide(case) or far_from_0(case)
+
+    both = starting(target, lambda case: wide(case) and far_from_0(case))
+    assert both
+    for start in both:
+        least = shrunk(target, start, either).case
+        assert least.last.dims["N"] == 5 and not far_from_0(least)
+        assert shrunk(target, start, far_from_0).case.last.dims["N"] == 1
+
+
+def test_few_values_are_tried_where_any_show_the_bug() -> None:
+    target, tried = load("gelu_bw"), set()
+
+    def predicate(case: Case) -> bool:
+        tried.update(value.values for value in case.last.tensors.values())
+        return wide(case)
+
+    shrunk(target, starting(target, wide, 1)[0], predicate)
+    assert tried & set(BATTERY) == set(USUAL)
 
 
 def test_the_finding_is_that_of_the_final_case() -> None:

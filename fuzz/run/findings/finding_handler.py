@@ -254,6 +254,10 @@ class FindingHandler:
                 self.saver.save(saved)
         if saved is not None:
             self.watcher.on_shrunk(saved)
+            if not saved.cut_off:
+                with suppress(OutOfTime):
+                    # By what it needs those that wait are told apart.
+                    self.triage.find_triggers(saved)
         elif same is not None and (in_doubt or not same.grade):
             saved, starts = same, self.postprocessor.plan(same)
         if saved is not None and starts:

@@ -7,9 +7,11 @@ after them would be lost. What the errors of a finding have in common may be the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.grade import INPUT_CLASSES
 from fuzz.run.findings.triage_queue import InOrder, Suspect
@@ -17,10 +19,16 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify_drawn
 from fuzz.triage.triggers import Trigger
-from fuzz.worker.deadline import Deadline
+from fuzz.worker.deadline import Deadline, OutOfTime
 
 Sign = tuple[object, ...]
 IN_ORDER = InOrder()
+MOST_ASKED = 8
+"""Cases that are run with usual inputs, at most, before one of them is chosen."""
+
+
+def shows_anything(case: Case, finding: Finding) -> bool:
+    return True
 
 
 @dataclass
@@ -30,8 +38,9 @@ class TriagePriority:
     A case is like what was triaged as often as the rarest of its findings was. Findings of a case that lacks what each
     known bug of their subjects needs are counted apart, as another bug shows there. Of cases with findings that were
     triaged equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the
-    triaged did, then those in a class of inputs in which that happened less often, then those with more ordinary
-    inputs, then the oldest.
+    triaged did, then those in a class of inputs in which that happened less often. Of the cases that are like none
+    before them one comes first that `shows_usually`: shows its first finding with usual inputs as well, whatever its
+    own are. Then come those with more ordinary inputs, then the oldest.
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause.
 
@@ -44,8 +53,11 @@ class TriagePriority:
     deadline: Deadline = field(default_factory=Deadline)
     reserve: float = 0.0
     bugs: Sequence[Bug] = ()
+    shows_usually: Callable[[Case, Finding], bool] = shows_anything
     counts: Counter[Sign] = field(default_factory=Counter)
     _classes: dict[int, str] = field(default_factory=dict)
+    _usual: dict[tuple[int, bool], bool] = field(default_factory=dict)
+    """By a case's index, and whether it is what is left of it, whether it shows its first finding usually."""
     _lacking: dict[tuple[int, tuple[Trigger, ...]], bool] = field(default_factory=dict)
     """By a case's index, and what a bug needs, whether the case lacks some of that."""
 
@@ -70,7 +82,10 @@ class TriagePriority:
         if not waiting:
             return None
         keys = {suspect.index: self._key(suspect) for suspect in waiting}
-        chosen = min(waiting, key=lambda suspect: keys[suspect.index])
+        first, *others = sorted(waiting, key=lambda suspect: keys[suspect.index])
+        alike = [first, *(one for one in others if keys[one.index][:-2] == keys[first.index][:-2])]
+        is_news = not keys[first.index][0] and len(alike) > 1
+        chosen = next(filter(self._shows_usually, alike[:MOST_ASKED]), first) if is_news else first
         if task_waits and (keys[chosen.index][0] or self.deadline.seconds_left < self.reserve):
             return None
         self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
@@ -85,6 +100,14 @@ class TriagePriority:
         first, *others = often
         of_class = INPUT_CLASSES.index(self._class_of(suspect))
         return (max(first, suspect.is_rest), *others, of_class, suspect.index)
+
+    def _shows_usually(self, suspect: Suspect) -> bool:
+        key = suspect.index, suspect.is_rest
+        if key not in self._usual:
+            self._usual[key] = False
+            with suppress(OutOfTime):
+                self._usual[key] = self.shows_usually(suspect.case, suspect.findings[0])
+        return self._usual[key]
 
     def _class_of(self, suspect: Suspect) -> str:
         if suspect.index not in self._classes:

@@ -14,6 +14,9 @@ from fuzz.shrink.passes.defaults import (
 )
 from fuzz.shrink.passes.dims import (
     BATTERY,
+    UNUSUAL,
+    USUAL,
+    all_contiguous,
     combinations_of_small_dims,
     drop_slices,
     fill,
@@ -21,6 +24,7 @@ from fuzz.shrink.passes.dims import (
     rows_as_neighbours,
     smaller_dims,
     smaller_dims_with_other_values,
+    usual_inputs,
 )
 from fuzz.shrink.passes.launch import plain_launch
 from fuzz.shrink.passes.parts import fewer_parts, shorter_parts
@@ -76,4 +80,15 @@ FINE: tuple[Pass, ...] = (
 )
 """Passes over a case whose values are written out."""
 
-__all__ = ["BATTERY", "COARSE", "FINE", "Pass", "fill", "write_out_small"]
+__all__ = [
+    "BATTERY",
+    "COARSE",
+    "FINE",
+    "UNUSUAL",
+    "USUAL",
+    "Pass",
+    "all_contiguous",
+    "fill",
+    "usual_inputs",
+    "write_out_small",
+]

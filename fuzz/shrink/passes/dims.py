@@ -27,12 +27,12 @@ MAX_COMBINATIONS = 4096
 """Combinations of sizes, at most."""
 MAX_SLICED, STARTS = 1 << 18, 32
 """Elements of the largest tensor of which slices are kept, and about how many starts of slices are tried."""
+USUAL = (recipe("normal", 1), recipe("normal", 2), recipe("integers", 1))
+UNUSUAL = (recipe("mean_shift", 1, mean=12), recipe("exponents", 1, width=12))
+"""Values of which a correct digit is easily lost: far larger than their differences, or of many sizes."""
 BATTERY = (
-    recipe("normal", 1),
-    recipe("normal", 2),
-    recipe("integers", 1),
-    recipe("mean_shift", 1, mean=12),
-    recipe("exponents", 1, width=12),
+    *USUAL,
+    *UNUSUAL,
     recipe("normal", 3, exponent=-6),
     recipe("normal", 4, exponent=4),
     recipe("normal", 5, exponent=1),
@@ -189,6 +189,11 @@ def all_contiguous(case: Case) -> Case:
         return replace(value, layout=CONTIGUOUS) if isinstance(value.values, Recipe) else value
 
     return edit.map_tensors(case, contiguous)
+
+
+def usual_inputs(case: Case) -> Case:
+    """The case with usual values and plain layouts."""
+    return fill(all_contiguous(case), USUAL[0])
 
 
 def fill(case: Case, values: Recipe) -> Case:
