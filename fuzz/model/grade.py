@@ -18,7 +18,7 @@ SEVERITY_OF_CLASS = {"ordinary": "high", "special": "medium", "layout": "medium"
 """Every class of inputs, the most ordinary first, and the severity of what it shows first.
 
 ordinary: zeros and values of ordinary size, 2^-10 to 2^16, contiguous, tensors of up to 2^20 elements together.
-special: ties, equal rows, whole numbers, a mean far from 0, outliers, anything from 2^-64 to 2^64, -inf as a mask.
+special: ties, equal rows, whole numbers, a mean far from 0, outliers, anything from 2^-32 to 2^32, -inf as a mask.
 layout: strides, offsets, alignment, expansion.
 extreme: values beyond, subnormals, near the limits of the dtype; huge strides and sizes.
 """

@@ -29,7 +29,7 @@ Numbers = Mapping[str, int]
 Variant = tuple[str, Numbers]
 """A recipe's name with parameters; the names below stand for a choice that each tensor makes alone."""
 MIXED, EQUAL = "mixed", "equal"
-ORDINARY_SCALES, SPECIAL = (-7, 13), 64
+ORDINARY_SCALES, SPECIAL = (-7, 13), 32
 """Standard deviations of normal values of 2^-10 to 2^16, and the largest exponent of special values, as powers of 2."""
 ORDINARY_SIZES, SMALL_SHARE = (-14, 16), 0.1
 """Powers of 2 between which ordinary values are, and the share of them that may be smaller: normal values near 0."""
@@ -189,13 +189,14 @@ def _limited(name: str, params: Numbers, kind: DType, input_class: str) -> dict[
     """The parameters with an exponent that keeps values in the class, and away from the limits of the dtype."""
     limited = dict(params)
     if kind.is_float and input_class != "extreme":
+        special = min(SPECIAL, kind.bias - NEAR_LIMIT)
         if "exponent" in limited:
             spread = sum(limited.get(key, 0) for key in ("mean", "factor")) + MANTISSA_BITS.get(name, 0)
-            low, high = ORDINARY_SCALES if input_class == "ordinary" else (-kind.bias, kind.bias)
-            low, high = max(low, NEAR_LIMIT - kind.bias), min(high, kind.bias - NEAR_LIMIT - spread)
+            low, high = ORDINARY_SCALES if input_class == "ordinary" else (-special, special)
+            low, high = max(low, -special), min(high, special - spread)
             limited["exponent"] = max(low, min(limited["exponent"], high))
         if name == "exponents":
-            limited |= {"width": min(SPECIAL, kind.bias - NEAR_LIMIT), "subnormals": 0}
+            limited |= {"width": special, "subnormals": 0}
     return limited
 
 

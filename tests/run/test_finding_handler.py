@@ -231,6 +231,9 @@ class CutOffTriage:
             raise OutOfTime
         return make_bug(case, "dx", finding=finding)
 
+    def shows_with_usual_inputs(self, case: Case, finding: Finding) -> bool:
+        return True
+
     def shrink(self, bug: Bug, budget: Budget) -> None:
         bug.cut_off = self.step
         if self.step:
@@ -390,6 +393,20 @@ def test_shrinking_leaves_time_to_verify_and_to_grade_before_the_deadline(
     bug = make_bug(RandomEngine(layernorm, 0).case(0), "dx")
     handler.add_bug(bug, first_seen(bug))
     assert clock.monotonic() == 0.0 and seconds == pytest.approx([min(left, limit / 2)])
+
+
+def test_a_bug_that_usual_inputs_do_not_show_is_shrunk_for_a_shorter_time(
+    layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    handler.budgets.time_limit = 120.0
+    seconds: list[float] = []
+    handler.triage.shrink = lambda bug, budget: seconds.append(budget.seconds)  # type: ignore[method-assign]
+    for usual, output in ((True, "dx"), (False, "dweight")):
+        monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding, usual=usual: usual)
+        bug = make_bug(RandomEngine(layernorm, 0).case(0), output)
+        handler.add_bug(bug, first_seen(bug))
+    assert seconds == [60.0, 20.0]
 
 
 def test_a_bug_is_kept_where_time_ends_while_its_cause_is_looked_for(

@@ -118,7 +118,7 @@ def test_what_randn_shows_is_high_with_realistic_sizes_and_its_rate() -> None:
         (lambda case: largest(case) > 89, ("high", "ordinary")),
         (lambda case: case.last.dims["N"] > 700, ("high", "ordinary")),
         (lambda case: case.last.arguments["x"] == case.last.arguments["w"], ("medium", "special")),
-        (lambda case: largest(case) > 2.0**40, ("medium", "special")),
+        (lambda case: largest(case) > 2.0**20, ("medium", "special")),
         (lambda case: case.last.arguments["x"].layout != CONTIGUOUS, ("medium", "layout")),
         (lambda case: largest(case) > 1.7e38, ("low", "extreme")),
     ],

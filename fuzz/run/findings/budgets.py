@@ -10,6 +10,8 @@ from fuzz.worker.deadline import Deadline
 
 SHRINK_SHARE = 0.5
 """Shrinking and adjudication may take this share of the run's time before each bug is limited by itself."""
+UNUSUAL_SHARE = 1 / 6
+"""The same for a bug that usual inputs do not show: its severity is worth more than a smaller case."""
 GRADING_SHARE = 0.25
 """The share of the run's time that grading one bug may take. So much at its end is kept for bugs without a grade."""
 LONGEST_SHRINKING = 600.0
@@ -33,13 +35,14 @@ class TriageBudgets:
     spent: float = 0.0
     has_news: Callable[[], bool] = never
 
-    def shrinking(self) -> Budget:
+    def shrinking(self, *, usual: bool = True) -> Budget:
         """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
-        leaves as much time to verify the shrunk case and to grade it before the deadline.
+        leaves as much time to verify the shrunk case and to grade it before the deadline. `usual` is whether usual
+        inputs show it.
         """
         if self.time_limit is None:
             return Budget(seconds=LONGEST_SHRINKING)
-        share = SHRINK_SHARE * self.time_limit
+        share = (SHRINK_SHARE if usual else UNUSUAL_SHARE) * self.time_limit
         seconds = max(share - self.spent, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.time_limit)
         return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))

@@ -237,7 +237,8 @@ class FindingHandler:
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
         with suppress(OutOfTime):
-            self.triage.shrink(bug, self.budgets.shrinking())
+            usual = bug.needs_clean_workers or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
+            self.triage.shrink(bug, self.budgets.shrinking(usual=usual))
         bug.keep_shown_subjects()
         same = self.saver.find_same_cause(bug, self.bugs)
         if same is None or self.saver.replaces(bug, same):
