@@ -163,12 +163,15 @@ def profile_table(result: Result) -> Group:
 
 def cut_off_parts(result: Result) -> list[str]:
     """What the end of the run cut off, in words."""
-    ungraded = sum(bug.cut_off == GRADING for bug in result.bugs)
-    unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - ungraded
+    grading = [bug for bug in result.bugs if bug.cut_off == GRADING]
+    ungraded = sum(bug.grade is None for bug in grading)
+    for_now = len(grading) - ungraded
+    unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - len(grading)
     counts = {
         "still running at the end, and stopped: {} calls": result.calls_cut_off,
         "not confirmed, for which --seconds was too short: {} disagreements": result.disagreements_cut_off,
         "not yet shrunk: {} findings, with which the next run, or fuzz shrink, goes on": unfinished,
         "not yet graded: {} findings, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
+        "graded for now: {} findings, for which the next run, or fuzz shrink, tries more inputs": for_now,
     }
     return [text.format(count) for text, count in counts.items() if count]

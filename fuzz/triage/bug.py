@@ -67,11 +67,12 @@ class Bug:
     least one of these outputs. `subjects` are what the bug is known to explain, and grow with what is merged into it.
     `path` is the file of its entry, `known` says that the entry was there before the run, `accepted` that somebody
     accepted it. `cut_off` is the step of triage in which its time ended, `waits_for` one that is still to come. `grade`
-    is its severity, None until it has one, and `grade_in_doubt` whether more ordinary inputs show it now. `last_hit` is
-    the index of the last case that it was counted for. `stateful` bugs need the calls before the last one; where these
-    equal it, `single_call` has what one call shows, and in how many of them. `triggers` are what it needs; None until
-    somebody asked. `others` are the triggers of known bugs, each of which the case must not come to have while it
-    shrinks. `first_case` is (seed, index) of the case that was first seen to show it.
+    is its severity, None until it has one, and `grade_in_doubt` whether it is to be graded again: more ordinary inputs
+    show it now, or few were tried. `last_hit` is the index of the last case that it was counted for. `stateful` bugs
+    need the calls before the last one; where these equal it, `single_call` has what one call shows, and in how many of
+    them. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
+    which the case must not come to have while it shrinks. `first_case` is (seed, index) of the case that was first seen
+    to show it.
     """
 
     least: Example

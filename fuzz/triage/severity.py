@@ -46,6 +46,9 @@ MAX_EXAMPLES = 3
 """Cases of one class that are tried again; where none of them holds, the class counts as showing nothing."""
 VERDICT_SECONDS = 15.0
 """Seconds that the exact value of a typical case may take."""
+FEW_PLANS = 6
+"""Plans of each class of inputs, at most, before a finding of extreme inputs is low for now."""
+FOR_NOW = "for now: few other inputs were tried"
 UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126
@@ -90,18 +93,34 @@ class Grader:
         finally:
             self.triage.worker.timeout = timeout
 
+    def grade_for_now(self, bug: Bug) -> Grade | None:
+        """The severity of a wrong value by a bug's own inputs, where these are extreme and of few others none shows it.
+
+        Most of what extreme inputs show nothing else does, and to look for it everywhere takes long.
+        """
+        own = classify(bug.case, self.target)
+        if own != "extreme" or bug.finding.oracle != ACCURACY.name:
+            return None
+        for input_class in INPUT_CLASSES[:-1]:
+            few = plans(bug.case, self.target, input_class, FEW_PLANS)
+            if any(self._find_examples(bug, input_class, few)):
+                return None
+        severity, reason = decide_severity(bug, own, False, self.target, tiny=is_subnormal(bug.finding))
+        return Grade(severity, own, reason="; ".join(filter(None, (reason, FOR_NOW))))
+
     def _search(self, bug: Bug, input_class: str) -> tuple[str, TypicalCase] | None:
         """The class with the first case that shows the bug, if any does."""
-        for plan, case, finding in islice(self._find_examples(bug, input_class), MAX_EXAMPLES):
+        drawn = self.plans(bug.case, self.target, input_class)
+        for plan, case, finding in islice(self._find_examples(bug, input_class, drawn), MAX_EXAMPLES):
             if self._is_certain(bug, case):
                 rate = self._count(bug, plan, 1 if bug.finding.oracle == FAULT.name else self.rate_replicas)
                 return input_class, TypicalCase(case, finding, rate)
         return None
 
-    def _find_examples(self, bug: Bug, input_class: str) -> Iterator[tuple[Case, Case, Finding]]:
-        """(plan, its replica, finding) of the cases of a class that show the bug, the most ordinary first."""
+    def _find_examples(self, bug: Bug, input_class: str, drawn: Iterator[Case]) -> Iterator[tuple[Case, Case, Finding]]:
+        """(plan, its replica, finding) of the cases of a class that show the bug, in the order of the plans drawn."""
         replicas = 1 if bug.finding.oracle == FAULT.name else self.replicas[input_class]
-        for plan in self.plans(bug.case, self.target, input_class):
+        for plan in drawn:
             for number, report in enumerate(self._examine(plan, range(replicas), bug.finding.oracle)):
                 if finding := find_alike(report, bug):
                     yield plan, plan.replica(number), finding
@@ -220,10 +239,13 @@ def states_promise(finding: Finding, target: Target) -> bool:
 def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:
     """Grades a bug of which nothing but shrinking is cut off, which `cut_off` goes on to name.
 
-    Where OutOfTime is raised, it names this step in place of none.
+    Where OutOfTime is raised, it names this step in place of none, and the bug may have a grade for now, in doubt.
     """
     if bug.cut_off in ("", SHRINKING, GRADING):
         cut_off = bug.cut_off if bug.cut_off == SHRINKING else ""
-        bug.cut_off = cut_off or GRADING
-        bug.grade = Grader(triage.target, triage, budget).grade(bug)
-        bug.cut_off = cut_off
+        bug.cut_off, bug.grade_in_doubt = cut_off or GRADING, True
+        grader = Grader(triage.target, triage, budget)
+        if bug.grade is None:
+            bug.grade = grader.grade_for_now(bug)
+        bug.grade = grader.grade(bug)
+        bug.cut_off, bug.grade_in_doubt = cut_off, False

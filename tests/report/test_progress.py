@@ -11,6 +11,7 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade
 from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line, summary
 from fuzz.run.derived_rejects import AcceptedInput, InvalidInputs
 from fuzz.run.options import RunOptions
@@ -124,6 +125,9 @@ def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, ent
     bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="grading")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
     assert told.startswith("not yet graded: 1 findings, which count as medium")
+    bug.grade = Grade("low", "extreme")
+    (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
+    assert told.startswith("graded for now: 1 findings")
 
 
 def test_findings_of_possibly_one_cause_stand_beneath_the_first_of_them(case: Case, entry: Entry) -> None:

@@ -537,6 +537,32 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
     assert (second.bugs[0].cut_off, second.bugs[0].path) == (expected[0], str(path))
 
 
+def test_a_bug_that_is_graded_for_now_is_saved_so_and_graded_by_the_next_run(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grade_for_now(bug: Bug, *_: object) -> None:
+        bug.grade, bug.grade_in_doubt = Grade("low", "extreme"), True
+        raise OutOfTime
+
+    def grade(bug: Bug, *_: object) -> None:
+        bug.grade, bug.grade_in_doubt = Grade("high", "ordinary"), False
+
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade_for_now)
+    first, bug = make_handler(gelu, tmp_path, with_grades=True), make_bug(case, "dx")
+    first.add_bug(bug, first_seen(bug))
+    (path,) = corpus.entry_files([tmp_path])
+    entry = corpus.read(path)
+    assert (entry.severity, entry.provenance.cut_off) == ("low", "grading") and not bug.counts("medium")
+
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade)
+    second = make_handler(gelu, tmp_path, with_grades=True)
+    second.bugs += read_known_bugs(tmp_path, gelu, None)
+    monkeypatch.setattr(second.triage, "confirm", lambda *_: bug)
+    second.resume()
+    entry = corpus.read(path)
+    assert (entry.severity, entry.provenance.cut_off) == ("high", "")
+
+
 def test_a_bug_that_is_not_shrunk_to_the_end_is_graded_and_again_once_it_is(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

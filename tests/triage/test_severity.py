@@ -27,7 +27,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.severity import GRADING, decide_severity, grade_bug, is_limit
+from fuzz.triage.severity import FOR_NOW, GRADING, decide_severity, grade_bug, is_limit
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 
@@ -139,6 +139,29 @@ def test_no_class_is_drawn_from_more_than_200_times() -> None:
         bug.grade and bug.grade.typical is None and (bug.grade.severity, bug.grade.input_class) == ("medium", "special")
     )
     assert len(fake.draws) <= 4 * 200
+
+
+@pytest.mark.parametrize(
+    ("least", "finding", "expected"),
+    [
+        (1.7e38, wrong(), Grade("low", "extreme", reason=FOR_NOW)),
+        (89.0, wrong(), None),
+        (1.7e38, wrong("stray-read", "bounds"), None),
+    ],
+)
+def test_a_wrong_value_is_low_for_now_where_time_ends_and_only_extreme_inputs_were_seen_to_show_it(
+    least: float, finding: Finding, expected: Grade | None
+) -> None:
+    class Late(FakeTriage):
+        def reproduce(self, case: Case, like: Finding, **how: bool) -> Finding | None:
+            raise OutOfTime
+
+    bug = make_bug(case_of("huge"), "y", finding=finding)
+    bug.least = replace(bug.least, verdict=Verdict("kernel"))
+    late = Late(made(), lambda case: finding if largest(case) > least else None)
+    with pytest.raises(OutOfTime):
+        grade_bug(bug, late, Budget())  # type: ignore[arg-type]
+    assert (bug.grade, bug.cut_off, bug.grade_in_doubt) == (expected, GRADING, True)
 
 
 def test_another_symptom_is_another_bug() -> None:

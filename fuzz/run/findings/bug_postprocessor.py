@@ -97,6 +97,7 @@ class BugPostprocessor:
                 self.start(bug)
                 return
             bug.cut_off = bug.cut_off or step
+            is_done = step == GRADING and bug.grade is not None and not bug.known
         bug.waits_for = self._cross_check_of(bug) if step == GRADING else ""
         if is_done:
             self.saver.save_again(bug)
@@ -107,9 +108,10 @@ class BugPostprocessor:
         if bug.path in self.saver.written:
             return True
         try:
-            bug.grade = corpus.read(Path(bug.path)).grade
+            entry = corpus.read(Path(bug.path))
         except CorpusError:
             return False
+        bug.grade, bug.grade_in_doubt = entry.grade, bug.grade_in_doubt or entry.provenance.cut_off == GRADING
         again = self.triage.confirm(bug.case, bug.finding, ())
         bug.rate = again.rate if again else bug.rate
         return again is not None
@@ -117,7 +119,6 @@ class BugPostprocessor:
     def _grade(self, bug: Bug, budget: Budget) -> None:
         if bug.grade is None or bug.grade_in_doubt:
             grade_bug(bug, self.triage, budget)
-            bug.grade_in_doubt = False
 
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""
