@@ -85,9 +85,10 @@ def run(
         return error.outcome
     except BaseException as error:
         # Whatever a launcher raises: nothing else interrupts a worker.
-        outcome = _inspect_failure(error, backend)
-        if backend.is_fatal(error):
-            raise FatalError(outcome) from error
+        cause = error if backend.is_fatal(error) else _find_late_error(backend) or error
+        outcome = _inspect_failure(cause, backend)
+        if backend.is_fatal(cause):
+            raise FatalError(outcome) from cause
         return outcome
 
 
@@ -205,6 +206,15 @@ def _without_subclass(value: torch.Tensor) -> torch.Tensor:
         return value
     with torch._C.DisableTorchFunctionSubclass():
         return torch.Tensor.as_subclass(value, torch.Tensor)
+
+
+def _find_late_error(backend: Backend) -> Exception | None:
+    """What a call's launches did wrong before it raised something else: a device says so late, to whoever asks next."""
+    try:
+        backend.synchronize()
+    except Exception as error:
+        return error
+    return None
 
 
 def _inspect_failure(error: BaseException, backend: Backend) -> Outcome:

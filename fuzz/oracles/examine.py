@@ -126,6 +126,9 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
             os._exit(1)
         except Exception as error:
             if not is_out_of_memory(error) and not describe_shortage(error, backend):
+                if backend.is_fatal(error):
+                    # A kernel has left a device on which nothing can be computed any more, whoever notices it.
+                    os._exit(1)
                 raise
             answer = unexamined(request, f"no room to examine it: {one_line(error)}")
             return LastResponse(answer) if backend.is_fatal(error) else answer

@@ -119,6 +119,20 @@ def test_an_error_after_which_no_kernel_can_run_ends_the_process(monkeypatch: py
     assert isinstance(caught.value.outcome, Raised)
 
 
+def test_what_a_device_says_late_of_a_call_that_raised_is_what_the_call_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch before the error may have harmed the device, which no later call is to answer for."""
+    kind, late = type(BACKENDS["cpu"]), "CUDA error: an illegal memory access"
+
+    def synchronize(self: object) -> None:
+        raise RuntimeError(late)
+
+    monkeypatch.setattr(kind, "synchronize", synchronize)
+    monkeypatch.setattr(kind, "is_fatal", lambda self, error: late in str(error))
+    with pytest.raises(FatalError) as caught:
+        executed(raising(ValueError("no")))
+    assert isinstance(caught.value.outcome, Raised) and late in caught.value.outcome.message
+
+
 def test_memory_that_others_hold_is_not_the_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         type(BACKENDS["cpu"]),

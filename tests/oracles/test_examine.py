@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from fuzz.backends import cpu
+from fuzz.backends import BACKENDS, cpu
 from fuzz.backends.execute import FatalError
 from fuzz.model.case import Case
 from fuzz.model.finding import Verdict
@@ -48,6 +48,27 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     assert handle(ReplicaGroup(case, ((), ()))) == (told, told)
     assert handle(Adjudicate(case, 1.0)) == Verdict("unadjudicated", told.outcome.removeprefix("not run: "))
     assert handle(Diagnose(case, case)) == ()
+
+
+def test_a_device_that_is_lost_while_oracles_compute_ends_the_process(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel has harmed it, and the pool then looks for the case; another error of ours is passed on."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    handle = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu"))
+    monkeypatch.setattr(examine, "screen", fails)
+    ended = Mock(side_effect=SystemExit)
+    monkeypatch.setattr(examine.os, "_exit", ended)
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        handle(ReplicaGroup(case, ((), ())))
+    assert not ended.called
+    monkeypatch.setattr(BACKENDS["cpu"], "is_fatal", lambda error: "CUDA error" in str(error))
+    with pytest.raises(SystemExit):
+        handle(ReplicaGroup(case, ((), ())))
+    ended.assert_called_once_with(1)
 
 
 def disagreeing() -> tuple[CaseRunner, ReplicaGroup]:
