@@ -194,7 +194,9 @@ def test_what_is_too_close_to_call_is_no_finding(
     assert bug.least.verdict.name == "undecided" and bug.case.key == cases[0].key
     told: list[str] = []
     watcher: Any = SimpleNamespace(on_unconfirmed=lambda finding, index, why: told.append(why))
-    triage: Any = SimpleNamespace(shrink=lambda bug, budget: None, explain=lambda bug: None)
+    triage: Any = SimpleNamespace(
+        shows_with_usual_inputs=lambda case, finding: True, shrink=lambda bug, budget: None, explain=lambda bug: None
+    )
     config = WorkerConfig("gelu_bw", None, "cpu")
     handler = FindingHandler(RunOptions("gelu_bw"), gelu, config, tmp_path, {}, triage, watcher, 0.0)
     handler.add_bug(bug, Disagreement(0, 0.0, bug.case, bug.finding))
