@@ -28,6 +28,7 @@ MAX_COMBINATIONS = 4096
 MAX_SLICED, STARTS = 1 << 18, 32
 """Elements of the largest tensor of which slices are kept, and about how many starts of slices are tried."""
 USUAL = (recipe("normal", 1), recipe("normal", 2), recipe("integers", 1))
+"""Values of ordinary size, of which few digits are lost."""
 UNUSUAL = (recipe("mean_shift", 1, mean=12), recipe("exponents", 1, width=12))
 """Values of which a correct digit is easily lost: far larger than their differences, or of many sizes."""
 BATTERY = (
