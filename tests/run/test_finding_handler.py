@@ -479,6 +479,20 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     assert list(corpus.entry_files([tmp_path])) == [path]
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_the_interpreter_speaks_against_the_cpu_backend_alone(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """On a GPU a value may be wrong by a rounding that neither of the two has."""
+    answers = {"cpu": "disagrees", "interpreter": "disagrees"}
+    monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.cross_check", lambda *_: answers)
+    handler = make_handler(gelu, tmp_path, with_cross_checks=True)
+    handler.postprocessor.worker_config = WorkerConfig("gelu_bw", None, name)
+    bug = make_bug(case, "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert bug.least.cross_checks == answers and bug.least.only_on_cpu == (name == "cpu")
+
+
 def test_a_bug_was_first_seen_when_its_case_disagreed(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import WorkerConfig
 
 Task = Callable[[], None]
+CPU = "cpu"
+"""The backend whose kernels compute what Triton's interpreter does; a GPU may round otherwise."""
 
 
 def run_now(task: Task) -> None:
@@ -123,9 +125,10 @@ class BugPostprocessor:
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""
         least = self._ask_other_backends(bug, bug.case)
-        is_doubtful = only_on_cpu(least, {}) and bug.origin.case.key != bug.case.key
+        on_cpu = self.worker_config.backend == CPU
+        is_doubtful = on_cpu and only_on_cpu(least, {}) and bug.origin.case.key != bug.case.key
         unshrunk = self._ask_other_backends(bug, bug.origin.case) if is_doubtful else {}
-        bug.least = replace(bug.least, cross_checks=least, only_on_cpu=only_on_cpu(least, unshrunk))
+        bug.least = replace(bug.least, cross_checks=least, only_on_cpu=on_cpu and only_on_cpu(least, unshrunk))
 
     def _ask_other_backends(self, bug: Bug, case: Case) -> dict[str, str]:
         """Whether other backends agree that a case shows a bug."""
