@@ -82,9 +82,11 @@ class Shrinker:
         contiguous = all_contiguous(self.case)
         if contiguous.key != self.case.key and self._shows_within(contiguous):
             self.case = contiguous
-        showing = [case for case in (fill(self.case, values) for values in USUAL) if self._shows_within(case)]
+        # The finding is that of the candidate that showed it last, which is to be the first one.
+        tried = (fill(self.case, values) for values in reversed(USUAL))
+        showing = [candidate for candidate in tried if self._shows_within(candidate)]
         if showing:
-            self.case = showing[0]
+            self.case = showing[-1]
             self.skipped = frozenset(set(BATTERY) - set(USUAL) if len(showing) == len(USUAL) else UNUSUAL)
 
     def _shows_within(self, candidate: Case) -> bool:

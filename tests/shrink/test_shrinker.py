@@ -14,7 +14,7 @@ from fuzz.model.dtypes import from_bits
 from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
-from fuzz.shrink.passes.dims import BATTERY, USUAL
+from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -165,6 +165,18 @@ def test_what_only_unusual_values_show_is_not_reached_from_a_bug_that_shows_with
         least = shrunk(target, start, either).case
         assert least.last.dims["N"] == 5 and not far_from_0(least)
         assert shrunk(target, start, far_from_0).case.last.dims["N"] == 1
+
+
+def test_the_finding_is_that_of_the_usual_values_which_are_taken() -> None:
+    target = load("gelu_bw")
+
+    def shows(case: Case) -> Finding | None:
+        return Finding("accuracy", ("dx",), "value", str(case.key)) if wide(case) else None
+
+    start = all_contiguous(starting(target, wide, 1)[0])
+    shrinker = Shrinker(target, start, FOUND, shows, Budget(executions=len(USUAL)))
+    shrinker.run()
+    assert shrinker.case.key != start.key and shrinker.finding.message == str(shrinker.case.key)
 
 
 def test_few_values_are_tried_where_any_show_the_bug() -> None:
