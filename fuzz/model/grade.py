@@ -23,6 +23,8 @@ layout: strides, offsets, alignment, expansion.
 extreme: values beyond, subnormals, near the limits of the dtype; huge strides and sizes.
 """
 INPUT_CLASSES = tuple(SEVERITY_OF_CLASS)
+FOR_NOW = "for now: few other inputs were tried"
+"""The end of the reason of a grade that the next run, or `fuzz shrink`, is to replace."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Grade:
         if self.severity not in SEVERITIES or self.input_class not in INPUT_CLASSES:
             raise ValueError(f"there is no severity {self.severity!r}, or no input class {self.input_class!r}")
         object.__setattr__(self, "reason", clean_text(self.reason))
+
+    @property
+    def is_for_now(self) -> bool:
+        """Whether the time ended before all inputs were tried."""
+        return self.reason.endswith(FOR_NOW)
 
 
 def is_at_least(severity: str | None, threshold: str) -> bool:

@@ -25,7 +25,7 @@ def shrink_entry(entry: Entry, triage: Triage, budget: Budget, *, graded: bool =
     assert entry.finding is not None
     bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
     if bug is not None:
-        bug.grade = entry.grade
+        bug.grade = None if entry.grade and entry.grade.is_for_now else entry.grade
         with suppress(OutOfTime):
             triage.shrink(bug, budget)
             if entry.provenance.cut_off == SHRINKING and bug.case.key != entry.case.key:

@@ -15,7 +15,7 @@ from itertools import islice
 from fuzz.model.case import Case
 from fuzz.model.dims import resolve
 from fuzz.model.finding import Finding, Verdict, filing_order
-from fuzz.model.grade import INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
+from fuzz.model.grade import FOR_NOW, INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.model.oracle_specs import ACCURACY, BOUNDS, FAULT, LAYOUT, find_oracle_spec
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
@@ -48,7 +48,6 @@ VERDICT_SECONDS = 15.0
 """Seconds that the exact value of a typical case may take."""
 FEW_PLANS = 6
 """Plans of each class of inputs, at most, before a finding of extreme inputs is low for now."""
-FOR_NOW = "for now: few other inputs were tried"
 UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126

@@ -19,13 +19,14 @@ from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
-from fuzz.model.grade import Grade
+from fuzz.model.grade import FOR_NOW, Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import recipe
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
+from fuzz.run.shrink_entry import shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.shrinker import Budget
@@ -479,6 +480,22 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     assert list(corpus.entry_files([tmp_path])) == [path]
 
 
+@pytest.mark.parametrize(("reason", "expected"), [(FOR_NOW, "high"), ("", "low")])
+def test_an_entry_that_is_graded_for_now_is_graded_where_it_is_shrunk(
+    case: Case, monkeypatch: pytest.MonkeyPatch, reason: str, expected: str
+) -> None:
+    def grade(bug: Bug, *_: object) -> None:
+        bug.grade = Grade("high", "ordinary")
+
+    monkeypatch.setattr("fuzz.run.shrink_entry.grade_bug", grade)
+    bug = make_bug(case, "dx", grade=Grade("low", "extreme", reason=reason))
+    triage: Any = SimpleNamespace(
+        confirm=lambda *_: make_bug(case, "dx"), shrink=lambda *_: None, explain=lambda bug: None
+    )
+    again = shrink_entry(bug.to_entry(), triage, Budget())
+    assert again is not None and again.severity == expected
+
+
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_the_interpreter_speaks_against_the_cpu_backend_alone(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -555,7 +572,7 @@ def test_a_bug_that_is_graded_for_now_is_saved_so_and_graded_by_the_next_run(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grade_for_now(bug: Bug, *_: object) -> None:
-        bug.grade, bug.grade_in_doubt = Grade("low", "extreme"), True
+        bug.grade, bug.grade_in_doubt = Grade("low", "extreme", reason=FOR_NOW), True
         raise OutOfTime
 
     def grade(bug: Bug, *_: object) -> None:

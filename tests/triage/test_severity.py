@@ -18,7 +18,7 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.finding import Finding, Verdict
-from fuzz.model.grade import Grade
+from fuzz.model.grade import FOR_NOW, Grade
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles.accuracy import AccuracyOracle
@@ -27,7 +27,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.severity import FOR_NOW, GRADING, decide_severity, grade_bug, is_limit
+from fuzz.triage.severity import GRADING, decide_severity, grade_bug, is_limit
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 

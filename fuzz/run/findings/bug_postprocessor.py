@@ -113,7 +113,8 @@ class BugPostprocessor:
             entry = corpus.read(Path(bug.path))
         except CorpusError:
             return False
-        bug.grade, bug.grade_in_doubt = entry.grade, bug.grade_in_doubt or entry.provenance.cut_off == GRADING
+        bug.grade = entry.grade
+        bug.grade_in_doubt |= bug.grade is not None and bug.grade.is_for_now
         again = self.triage.confirm(bug.case, bug.finding, ())
         bug.rate = again.rate if again else bug.rate
         return again is not None
