@@ -237,7 +237,8 @@ class FindingHandler:
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
         with suppress(OutOfTime):
-            usual = bug.needs_clean_workers or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
+            is_asked = self.budgets.time_limit is not None and not bug.needs_clean_workers
+            usual = not is_asked or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
             self.triage.shrink(bug, self.budgets.shrinking(usual=usual))
         bug.keep_shown_subjects()
         same = self.saver.find_same_cause(bug, self.bugs)
@@ -257,7 +258,7 @@ class FindingHandler:
             self.watcher.on_shrunk(saved)
             if not saved.cut_off:
                 with suppress(OutOfTime):
-                    # By what it needs those that wait are told apart.
+                    # The next case is chosen by whether it lacks what this bug needs.
                     self.triage.find_triggers(saved)
         elif same is not None and (in_doubt or not same.grade):
             saved, starts = same, self.postprocessor.plan(same)

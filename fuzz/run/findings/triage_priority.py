@@ -83,9 +83,9 @@ class TriagePriority:
             return None
         keys = {suspect.index: self._key(suspect) for suspect in waiting}
         first, *others = sorted(waiting, key=lambda suspect: keys[suspect.index])
-        alike = [first, *(one for one in others if keys[one.index][:-2] == keys[first.index][:-2])]
-        is_news = not keys[first.index][0] and len(alike) > 1
-        chosen = next(filter(self._shows_usually, alike[:MOST_ASKED]), first) if is_news else first
+        tied = [first, *(one for one in others if keys[one.index][:-2] == keys[first.index][:-2])]
+        is_news = not keys[first.index][0] and len(tied) > 1
+        chosen = next(filter(self._shows_usually, tied[:MOST_ASKED]), first) if is_news else first
         if task_waits and (keys[chosen.index][0] or self.deadline.seconds_left < self.reserve):
             return None
         self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
