@@ -168,12 +168,13 @@ def test_what_only_unusual_values_show_is_not_reached_from_a_bug_that_shows_with
 
 
 def test_the_finding_is_that_of_the_usual_values_which_are_taken() -> None:
+    """Of a case that is too large to be written out, for which the time ends then."""
     target = load("gelu_bw")
 
     def shows(case: Case) -> Finding | None:
         return Finding("accuracy", ("dx",), "value", str(case.key)) if wide(case) else None
 
-    start = all_contiguous(starting(target, wide, 1)[0])
+    start = all_contiguous(starting(target, lambda case: wide(case) and case.elements() > 2000, 1)[0])
     shrinker = Shrinker(target, start, FOUND, shows, Budget(executions=len(USUAL)))
     shrinker.run()
     assert shrinker.case.key != start.key and shrinker.finding.message == str(shrinker.case.key)
