@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import compress
 from traceback import walk_tb
 from typing import Any
 
@@ -13,10 +14,19 @@ import torch
 
 from fuzz.backends.autodiff import Computation, forward, gradients, make_writable
 from fuzz.backends.base import Backend, Session, portable_path
-from fuzz.backends.guarded_memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison, without_repetition
+from fuzz.backends.guarded_memory import (
+    DTYPE_NAMES,
+    Buffer,
+    allocate_buffer,
+    find_poison,
+    may_hold_poison,
+    read_flags,
+    without_repetition,
+)
 from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.backends.triton_host.patching import patched
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.escaping import clean_text
 from fuzz.model.case import Call
@@ -47,12 +57,16 @@ class FatalError(Exception):
 
 @dataclass(frozen=True)
 class CompletedCall:
-    """One call that came back: its tensors in memory, what it returned and allocated, what the backend observed."""
+    """One call that came back: its tensors in memory, what it returned and allocated, what the backend observed.
+
+    `writable` names the arguments that it may write.
+    """
 
     buffers: Mapping[str, Buffer]
     outputs: Mapping[str, torch.Tensor]
     allocations: LauncherAllocations
     session: Session
+    writable: Collection[str] = ()
 
 
 def run(
@@ -74,7 +88,7 @@ def run(
     results = []
     try:
         for call in calls:
-            call_run = launch(target, launcher, call, backend, order, words or {}, computation)
+            call_run = launch(target, launcher, call, backend, order, words or {}, computation, completed is not None)
             results.append(observe(target, call, call_run))
             if completed is not None:
                 completed.append(call_run)
@@ -101,8 +115,12 @@ def launch(
     order: int | None,
     words: Words,
     computation: Computation | None = None,
+    recording: bool = False,
 ) -> CompletedCall:
-    """Runs one call in guarded, poisoned memory; `observe` then inspects that memory."""
+    """Runs one call in guarded, poisoned memory; `observe` then inspects that memory.
+
+    With `recording` the operations of torch are kept for repeating them.
+    """
     try:
         buffers = {
             name: allocate_buffer(name, value, call.dims, backend.device, words.get(name))
@@ -123,11 +141,12 @@ def launch(
 
     compute = computation or (gradients if target.differentiable else forward)
     reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
-    with reported, backend.session(order) as session, LauncherAllocations(session.on_operation) as allocations:
-        with torch_defaults_kept():
+    with reported, backend.session(order) as session:
+        recorder = LauncherAllocations(session.on_operation, session.launches if recording else None)
+        with patched(recorder.host_reads() if recording else ()), recorder as allocations, torch_defaults_kept():
             outputs = compute(launch_with, inputs, cotangents)
         backend.synchronize()
-    return CompletedCall(buffers, outputs, allocations, session)
+    return CompletedCall(buffers, outputs, allocations, session, writable)
 
 
 @contextmanager
@@ -151,13 +170,20 @@ def torch_defaults_kept() -> Iterator[None]:
 
 def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
     """The outputs of a call, and what it did to memory beside them."""
-    writes, accesses, writable = [], call_run.session.accesses(), target.writable(call)
-    for buffer in call_run.buffers.values():
+    outputs, writable = call_run.outputs, target.writable(call)
+    stored = {name: without_repetition(output.detach()) for name, output in outputs.items()}
+    buffers, guarded = list(call_run.buffers.values()), call_run.allocations.guarded
+    flags = [buffer.is_suspect() for buffer in buffers] + [allocation.is_suspect() for allocation in guarded]
+    suspect = iter(read_flags(flags + [may_hold_poison(output) for output in stored.values()]))
+    writes, accesses = [], call_run.session.accesses()
+    for buffer in compress(buffers, suspect):
         changed, outside = buffer.inspect()
         accesses += outside
         writes += [] if buffer.name in writable else changed
-    outputs = call_run.outputs
-    accesses += call_run.allocations.outside_writes({output.data_ptr(): name for name, output in outputs.items()})
+    names = {output.data_ptr(): name for name, output in outputs.items()}
+    for allocation in compress(guarded, suspect):
+        accesses += allocation.outside_writes(names)
+    unwritten = {name: index for name in compress(stored, suspect) if (index := find_poison(stored[name])) is not None}
     storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in call_run.buffers.values()}
     aliases = [
         (name, storages[output.untyped_storage().data_ptr()])
@@ -167,8 +193,6 @@ def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
     if target.differentiable:  # A gradient may be the cotangent itself, as that of torch's addition is.
         gradients_of = [f"d{name}" for name in call_run.buffers]
         aliases = [pair for pair in aliases if not (pair[0] in gradients_of and pair[1].startswith("grad "))]
-    stored = {name: without_repetition(output.detach()) for name, output in outputs.items()}
-    unwritten = {name: index for name, output in stored.items() if (index := find_poison(output)) is not None}
     return CallResult(
         outputs={name: output.clone().expand(outputs[name].shape) for name, output in stored.items()},
         accesses=tuple(accesses),

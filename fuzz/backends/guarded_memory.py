@@ -9,7 +9,7 @@ last element.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,7 +35,8 @@ class Buffer:
     """One argument in memory, a view of `stored` shape, `strides` and `start`, in words, into its base.
 
     `base` holds all words of the buffer on the host and `device_base` on the device; `pristine` are its bytes from
-    before the run, None where the buffer is huge. `words` are the elements as they were before the run.
+    before the run, None where the buffer is huge. `words` are the elements as they were before the run. `untouched` is
+    a copy of `device_base` from before the run, where that is not on the host.
     """
 
     name: str
@@ -49,6 +50,11 @@ class Buffer:
     stored: tuple[int, ...]
     strides: tuple[int, ...]
     start: int
+    untouched: torch.Tensor | None = None
+
+    def is_suspect(self) -> torch.Tensor | None:
+        """Whether anything in a device's memory has changed, as one element there; None where `inspect` has to tell."""
+        return None if self.untouched is None else (as_words(self.device_base) != self.untouched).any()
 
     def inspect(self) -> tuple[list[Write], list[Access]]:
         """Writes to elements, and accesses that wrote words outside the elements."""
@@ -109,10 +115,12 @@ def allocate_buffer(
     elements(base, stored, strides, start)[...] = words
     pristine = base.tobytes()
     host = torch.frombuffer(base, dtype=TORCH_DTYPES[argument.dtype])
-    moved = host if device == "cpu" else host.to(device)
+    # Memory that is not pinned has been read when the call returns.
+    moved = host if device == "cpu" else host.to(device, non_blocking=True)
     storage = storage_up_to(base, start + span, moved)
     tensor = torch.as_strided(storage, shape, strides, start)
-    return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
+    untouched = None if device == "cpu" else as_words(moved).clone()
+    return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start, untouched)
 
 
 def storage_up_to(base: np.ndarray, length: int, moved: torch.Tensor) -> torch.Tensor:
@@ -184,12 +192,38 @@ def without_repetition(tensor: torch.Tensor) -> torch.Tensor:
 
 def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare."""
-    if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in DTYPE_NAMES:
-        return None
-    same = tensor.detach().contiguous().view(WORD_DTYPES[tensor.element_size()]) == signed_poison(tensor.dtype)
-    if not bool(same.any()):
+    same = _poisoned(tensor)
+    if same is None or not bool(same.any()):
         return None
     return tuple(int(i) for i in same.nonzero()[0])
+
+
+def may_hold_poison(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Whether `find_poison` finds any in a device's memory, as one element there; None where it has to tell."""
+    same = None if tensor.device.type == "cpu" else _poisoned(tensor)
+    return None if same is None else same.any()
+
+
+def _poisoned(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Element by element whether it holds poison; None where there is nothing to ask."""
+    if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in DTYPE_NAMES:
+        return None
+    return as_words(tensor.detach().contiguous()) == signed_poison(tensor.dtype)
+
+
+def as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements as integers of the same bits."""
+    return tensor.view(WORD_DTYPES[tensor.element_size()])
+
+
+def read_flags(flags: Sequence[torch.Tensor | None]) -> list[bool]:
+    """The flags, bool, of one device each, read from it at once; True for None.
+
+    Each read waits for the device, and for other processes that use it.
+    """
+    known = [flag for flag in flags if flag is not None]
+    values = iter(torch.stack(known).tolist() if known else ())
+    return [flag is None or next(values) for flag in flags]
 
 
 def address_range(tensor: torch.Tensor) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ import torch
 
 from fuzz.backends.base import OperationHook
 from fuzz.backends.dispatch_mode import DispatchMode
-from fuzz.backends.guarded_memory import DTYPE_NAMES, GUARD, WORD_DTYPES, fill_poison, signed_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, GUARD, WORD_DTYPES, as_words, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
+from fuzz.backends.triton_host.patching import Patch
 from fuzz.model.outcome import Access
 
 aten = torch.ops.aten
@@ -40,7 +41,10 @@ FILLED_OPS = {
     aten.full_like.default,
     aten.new_full.default,
 }
-
+HOST_READS = ("tolist", "numpy")
+"""Methods by which Python reads a tensor's values past torch's dispatcher, so that no mode sees it."""
+KEPT_BYTES = 1 << 26
+"""Bytes of what operations allocated that are kept for repeating them."""
 PLAIN_FILL = 3
 """The usual value of memory that nobody wrote where it is filled without poison."""
 _fill: ContextVar[float | None] = ContextVar("fill", default=None)
@@ -68,13 +72,18 @@ class Allocation:
     length: int
     filled: torch.Tensor | None = None
 
+    def is_suspect(self) -> torch.Tensor | None:
+        """Whether a guard has changed in a device's memory, as one element there; None on the host."""
+        if self.base.is_cpu:
+            return None
+        before, after = self._changed_guards()
+        return torch.cat([before, after]).any()
+
     def outside_writes(self, names: Mapping[int, str]) -> list[Access]:
         """Accesses that wrote over the guards; `names` are the names of outputs by data pointer."""
         if self.base.is_cpu and self._guards_intact():
             return []
-        flat = self.base.view(WORD_DTYPES[self.base.element_size()])
-        poison = flat[:1].clone().fill_(signed_poison(self.base.dtype))
-        before, after = flat[: self.start] != poison, flat[self.start + self.length :] != poison
+        before, after = self._changed_guards()
         changed = int(before.sum()) + int(after.sum())
         if not changed:
             return []
@@ -86,12 +95,37 @@ class Allocation:
             offset = int(before.nonzero()[0]) - self.start
         return [Access(name, "store", f"{changed} words outside {name!r} written, first at element {offset:+d}")]
 
+    def _changed_guards(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which words of the guards before and behind the elements have changed."""
+        flat = as_words(self.base)
+        poison = signed_poison(self.base.dtype)
+        return flat[: self.start] != poison, flat[self.start + self.length :] != poison
+
     def _guards_intact(self) -> bool:
         """Whether both guards on the host hold their bytes: twenty times as fast as asking torch."""
         size = self.base.element_size()
         guard = POISON[DTYPE_NAMES[self.base.dtype]].to_bytes(size, sys.byteorder) * self.start
         before, after = self.base.data_ptr(), self.base.data_ptr() + (self.start + self.length) * size
         return guard == ctypes.string_at(before, GUARD) == ctypes.string_at(after, GUARD)
+
+
+@dataclass(frozen=True)
+class TorchOperation:
+    """An operation of torch that a launcher ran, after so many of its launches. It keeps the memory of all tensors."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    launches: int
+
+
+def copies_to_host(operation: TorchOperation, results: Sequence[torch.Tensor]) -> bool:
+    """Whether Python can read what an operation makes of tensors of a device."""
+    return any(one.is_cpu for one in results) and any(
+        isinstance(one, torch.Tensor) and not one.is_cpu
+        for one in leaves((operation.args, tuple(operation.kwargs.values())))
+    )
 
 
 class OperationObserver(DispatchMode):
@@ -117,25 +151,59 @@ class OperationObserver(DispatchMode):
 class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
     """While active, allocations are guarded and poisoned; `guarded` lists them. `on_operation` gets every operation.
 
-    `has_computed` is whether torch did anything other than allocate memory and make views of it.
+    `has_computed` is whether torch did anything other than allocate memory and make views of it. With `launches`, the
+    list of launches that a session fills, `operations` are those operations; None where repeating them with the
+    values of another replica would not do what the launcher does.
     """
 
-    def __init__(self, on_operation: OperationHook | None = None) -> None:
+    def __init__(self, on_operation: OperationHook | None = None, launches: Sized | None = None) -> None:
         super().__init__(on_operation)
         self.guarded: list[Allocation] = []
         self.has_computed = False
+        self.launches = launches
+        self.operations: list[TorchOperation] | None = None if launches is None else []
+        self._room = KEPT_BYTES
 
     def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        launched = 0 if self.launches is None else len(self.launches)
         plain = super().execute(func, args, kwargs)
         traits = find_traits(func)
         if traits.is_view:
             return plain
+        result = plain
         if traits.is_uninitialised:
-            return self._guard(plain, None)
-        if traits.is_filled:
-            return self._guard(plain, plain)
-        self.has_computed = True
-        return plain
+            result = self._guard(plain, None)
+        elif traits.is_filled:
+            result = self._guard(plain, plain)
+        else:
+            self.has_computed = True
+        if result is plain and self.operations is not None:
+            self._note(TorchOperation(func, args, kwargs, plain, launched))
+        return result
+
+    def _note(self, operation: TorchOperation) -> None:
+        """Keeps an operation for repeating it, where that can be done."""
+        assert self.operations is not None and self.launches is not None
+        tensors = [one for one in leaves(operation.result) if isinstance(one, torch.Tensor)]
+        self._room -= sum(one.nbytes for one in tensors)
+        launches_inside = len(self.launches) > operation.launches
+        if launches_inside or copies_to_host(operation, tensors) or torch.Tag.inplace_view in operation.func.tags:
+            self.operations = None
+        elif self._room < 0:
+            self.operations = None
+        else:
+            self.operations.append(operation)
+
+    def host_reads(self) -> list[Patch]:
+        """Patches under which what Python reads of tensors is noticed: torch does not dispatch these."""
+        return [Patch(torch.Tensor, name, self._noticing(getattr(torch.Tensor, name))) for name in HOST_READS]
+
+    def _noticing(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def read_noticed(*args: Any, **kwargs: Any) -> Any:
+            self.operations = None
+            return read(*args, **kwargs)
+
+        return read_noticed
 
     def _guard(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
         if plain.dtype not in DTYPE_NAMES or plain.dtype is torch.bool or plain.is_meta or not _is_dense(plain):
@@ -166,6 +234,15 @@ def unguarded_storage(base: torch.Tensor, start: int, length: int) -> torch.Tens
     return torch._C._from_dlpack(torch._C._to_dlpack(words)).view(base.dtype)
 
 
+def leaves(value: Any) -> Iterator[Any]:
+    """What an argument or a result of an operation is, or what its lists hold."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from leaves(one)
+    else:
+        yield value
+
+
 class OperationTraits(NamedTuple):
     """What an operation of torch does to memory: its result is not initialised, or filled, or a view of an argument."""
 
@@ -191,6 +268,14 @@ def find_traits(func: Any) -> OperationTraits:
         traits = OperationTraits(func, func in UNINITIALISED_OPS, func in FILLED_OPS, is_view, schema.is_mutable)
         _traits[id(func)] = traits
     return traits
+
+
+def written_tensors(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The tensors that an operation changes."""
+    for number, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            yield from value if isinstance(value, list | tuple) else (value,)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import torch
 
 from fuzz.backends.autodiff import Computation
 from fuzz.backends.execute import run
+from fuzz.backends.guarded_memory import read_flags
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -99,7 +101,7 @@ class Baseline:
     def wrong_pairs(self, got: Outputs) -> Pairs:
         """(result in a graph, result without) of those that have other bits and cannot be right."""
         pairs = {name: (got[name], value) for name, value in self.outputs.items() if name in got}
-        return {name: pair for name, pair in pairs.items() if len(unequal(*pair)) and self._is_wrong(name, pair[0])}
+        return {name: pair for name, pair in unequal_pairs(pairs).items() if self._is_wrong(name, pair[0])}
 
     def _is_wrong(self, name: str, value: torch.Tensor) -> bool:
         target = self.exam.target
@@ -207,11 +209,8 @@ def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
 def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:
     """What an operation beside the kernel computes wrongly; not of tensors that an option asks it to write."""
     requested = exam.target.requested_writes(exam.case.last)
-    pairs = {
-        name: pair
-        for name, pair in autograd_graphs.pair_expected_gradients(got).items()
-        if kept_tensor(name) not in requested and len(unequal(*pair))
-    }
+    expected = autograd_graphs.pair_expected_gradients(got)
+    pairs = unequal_pairs({name: pair for name, pair in expected.items() if kept_tensor(name) not in requested})
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")
@@ -255,16 +254,22 @@ def check_kernel(baseline: Baseline, context: GraphContext, got: Outputs) -> Fin
     return disagreement(pairs, context.symptom, problem) if pairs else None
 
 
+def unequal_pairs(pairs: Pairs) -> Pairs:
+    """The pairs of which an element has another value."""
+    differ = read_flags([unequal(*pair).any() for pair in pairs.values()])
+    return dict(compress(pairs.items(), differ))
+
+
 def unequal(got: torch.Tensor, due: torch.Tensor) -> torch.Tensor:
-    """Indices (n, rank) of the elements of other values: a gradient of -0 is as good as one of 0."""
-    return (~((got == due) | (got.isnan() & due.isnan()))).nonzero()
+    """Element by element whether the values differ: a gradient of -0 is as good as one of 0."""
+    return ~((got == due) | (got.isnan() & due.isnan()))
 
 
 def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> Finding:
     """The finding of a problem, with the first elements of each tensor that differ."""
     elements, wrong, total = [], 0, 0
     for name, (got, due) in pairs.items():
-        places = unequal(got, due)
+        places = unequal(got, due).nonzero()
         wrong, total = wrong + len(places), total + got.numel()
         for place in places[:MAX_ELEMENTS]:
             index = tuple(int(i) for i in place)

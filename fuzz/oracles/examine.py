@@ -256,6 +256,7 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     """The reports on replicas that ran together. A replica with a finding is examined again in a run of its own."""
     stacked = [exam for exam in exams if exam.stack]
     screen(stacked)
+    screen([exam for exam in exams if not exam.stack])
     target = stacked[0].target
     compares = AccuracyOracle().applies(target, group.plan)
     suspects = {exam.row for exam in stacked if compares and not exam.cleared}

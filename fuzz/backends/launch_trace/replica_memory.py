@@ -45,8 +45,8 @@ class RowLayout:
         for offset, region in zip(offsets, regions, strict=True):
             initial[offset : offset + len(region.initial)] = region.initial
             protected[offset : offset + len(region.initial)] = np.where(region.protected, 0xFF, 0)
-        self.initial = torch.from_numpy(initial.view(np.int64)).to(device)
-        self.protected = torch.from_numpy(protected.view(np.int64)).to(device)
+        self.initial = torch.from_numpy(initial.view(np.int64)).to(device, non_blocking=True)
+        self.protected = torch.from_numpy(protected.view(np.int64)).to(device, non_blocking=True)
 
 
 class RegionRows:
@@ -67,6 +67,12 @@ class RegionRows:
         return torch.as_strided(
             words, (self.count, *shape), (self.stride // size, *strides), words.storage_offset() + offset // size
         )
+
+    def views(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: torch.dtype
+    ) -> Sequence[torch.Tensor]:
+        """The same, one view (*shape) for each row."""
+        return self.view(shape, strides, offset, dtype).unbind()
 
 
 class ReplicaMemory:

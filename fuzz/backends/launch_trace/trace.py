@@ -1,9 +1,9 @@
 """Runs replicas of a call by repeating the launches that one run recorded, without the launcher.
 
-A launcher costs a hundred times what its kernels cost on small tensors. Where it only allocates memory, makes views of
-it and launches kernels, what it does depends on shapes, dtypes, layouts and options alone, which replicas share: then
-its launches can be repeated with the addresses of each replica's own memory. Replicas whose memory shows anything wrong
-are marked, for a run of their own.
+A launcher costs a hundred times what its kernels cost on small tensors. Where it reads no values, what it does depends
+on shapes, dtypes, layouts and options alone, which replicas share: then its launches can be repeated with the addresses
+of each replica's own memory, and so can the operations of torch between them. Replicas whose memory shows anything
+wrong are marked, for a run of their own.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from fuzz.backends.base import RecordedLaunch, RunOrder
+from fuzz.backends.base import RecordedLaunch, RunOrder, Session
 from fuzz.backends.execute import CompletedCall
-from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, elements, signed_poison
 from fuzz.backends.launch_trace.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
-from fuzz.backends.launcher_allocations import Allocation
+from fuzz.backends.launch_trace.torch_operations import (
+    Addresses,
+    NotRepeatable,
+    OtherNumbers,
+    Rows,
+    TensorPlace,
+    TracedOperation,
+    find_span,
+    locate,
+    trace_operation,
+)
+from fuzz.backends.launcher_allocations import Allocation, TorchOperation
 from fuzz.backends.poison import POISON
 
+FEWEST_AS_FIRST = 2
+"""Of so many replicas at least one must get the numbers in Python that the first one gets."""
 Values = Mapping[str, torch.Tensor]
-Addresses = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class OutputView:
-    """Where an output lies: in which region, at which byte, with which shape, strides in elements, and dtype."""
-
-    region: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,15 @@ class TraceResult:
         intact = np.split(self.intact, np.cumsum(counts)[:-1])
         return [TraceResult({name: parts[name][place] for name in parts}, one) for place, one in enumerate(intact)]
 
+    def scatter(self, rows: np.ndarray, count: int) -> TraceResult:
+        """These results as those of some replicas among `count`, of which the others are not intact."""
+        intact = np.zeros(count, dtype=bool)
+        intact[rows] = self.intact
+        outputs = {name: output.new_zeros((count, *output.shape[1:])) for name, output in self.outputs.items()}
+        for name, output in outputs.items():
+            output[torch.from_numpy(rows).to(output.device)] = self.outputs[name]
+        return TraceResult(outputs, intact)
+
 
 @dataclass(frozen=True)
 class TracedLaunch:
@@ -65,7 +75,7 @@ class TracedLaunch:
     shadows: tuple[tuple[int, int, int], ...]
 
     def repeat(
-        self, regions: Sequence[RegionRows], shadows: Sequence[RegionRows], orders: Sequence[RunOrder]
+        self, regions: Sequence[Rows], shadows: Sequence[RegionRows], orders: Sequence[RunOrder]
     ) -> np.ndarray | None:
         """Launches for every replica; returns, uint8 (replicas), which had something to report, or None."""
         offsets = {slot: regions[number].shifts for slot, number in self.addresses}
@@ -75,29 +85,46 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class LaunchTrace:
-    """The launches of one completed call. It keeps the call's memory alive, so that its addresses stay its own."""
+    """What one completed call did, in order. It keeps the call's memory alive, so that its addresses stay its own."""
 
     call: CompletedCall
-    steps: tuple[TracedLaunch, ...]
-    outputs: Mapping[str, OutputView]
+    steps: tuple[TracedLaunch | TracedOperation, ...]
+    outputs: Mapping[str, TensorPlace]
 
     def replay(self, values: Values, orders: Sequence[RunOrder] = ()) -> TraceResult:
-        """Runs replicas, launch by launch; `values` are those of each tensor, (replicas, *stored shape).
+        """Runs replicas, step by step; `values` are those of each tensor, (replicas, *stored shape).
 
-        `orders` gives the order of each replica; where it is empty all have the usual one.
+        `orders` gives the order of each replica; where it is empty all have the usual one. Raises NotRepeatable.
         """
+        count = len(next(iter(values.values())))
+        rows = np.arange(count)
+        while FEWEST_AS_FIRST * len(rows) >= count:
+            some = {name: part[rows] for name, part in values.items()} if len(rows) < count else values
+            try:
+                result = self._replay(some, [orders[row] for row in rows.tolist()] if orders else ())
+            except OtherNumbers as found:
+                rows = rows[found.same]
+            else:
+                return result if len(rows) == count else result.scatter(rows, count)
+        raise NotRepeatable
+
+    def _replay(self, values: Values, orders: Sequence[RunOrder]) -> TraceResult:
         count = len(next(iter(values.values())))
         memory = ReplicaMemory(self.layout, count)
         for region, (name, buffer) in zip(memory.regions, self.call.buffers.items(), strict=False):
             write_values(region, buffer, values[name])
         before = memory.words.clone()
         shadows = [allocate_zeros(len(one.shadow), count, one.shadow.ctypes.data) for one in self.call.session.shadowed]
-        reports = [step.repeat(memory.regions, shadows, orders) for step in self.steps]
+        regions: list[Rows] = [*memory.regions]
+        reports = []
+        with torch.no_grad():
+            for step in self.steps:
+                if isinstance(step, TracedLaunch):
+                    reports.append(step.repeat(regions, shadows, orders))
+                else:
+                    step.repeat(regions)
         damaged = memory.has_changed(before)
-        outputs = {
-            name: memory.regions[view.region].view(view.shape, view.strides, view.offset, view.dtype)
-            for name, view in self.outputs.items()
-        }
+        outputs = {name: place.of(regions) for name, place in self.outputs.items()}
         for output in outputs.values():
             damaged |= has_poison(output)
         intact = ~np.asarray(damaged.cpu().numpy())
@@ -108,28 +135,45 @@ class LaunchTrace:
     @cached_property
     def layout(self) -> RowLayout:
         """The memory of a replica: its arguments, then the launcher's allocations."""
-        regions = [argument_region(buffer) for buffer in self.call.buffers.values()]
+        writable = self.call.writable
+        regions = [argument_region(buffer, name in writable) for name, buffer in self.call.buffers.items()]
         regions += [allocation_region(allocation) for allocation in self.call.allocations.guarded]
         return RowLayout(regions, next(iter(self.call.buffers.values())).device_base.device)
 
 
 def record_trace(call: CompletedCall) -> LaunchTrace | None:
-    """The trace of a completed call; None where repeating its launches would not do all that the launcher did."""
-    session, allocations = call.session, call.allocations
+    """The trace of a completed call; None where repeating its steps would not do all that the launcher did."""
+    session, operations = call.session, call.allocations.operations
     huge = any(buffer.pristine is None for buffer in call.buffers.values())
-    if not session.launches or allocations.has_computed or huge:
+    if operations is None or not (session.launches or operations) or huge:
         return None
     bases = [buffer.device_base for buffer in call.buffers.values()]
-    bases += [allocation.base for allocation in allocations.guarded]
+    bases += [allocation.base for allocation in call.allocations.guarded]
     spans = [(base.data_ptr(), base.data_ptr() + base.nbytes) for base in bases]
-    shadows = [(memory.start, memory.end) for memory in session.shadowed]
-    steps = [trace_launch(launch, spans, shadows) for launch in session.launches]
+    steps = trace_steps(session, operations, spans)
     outputs = {name: locate_output(output, spans) for name, output in call.outputs.items()}
-    if None in steps or None in outputs.values():
+    if steps is None or None in outputs.values():
         return None
-    return LaunchTrace(
-        call, tuple(step for step in steps if step), {name: view for name, view in outputs.items() if view}
-    )
+    return LaunchTrace(call, steps, {name: place for name, place in outputs.items() if place})
+
+
+def trace_steps(
+    session: Session, operations: Sequence[TorchOperation], spans: list[Addresses]
+) -> tuple[TracedLaunch | TracedOperation, ...] | None:
+    """The launches and operations in the order in which they ran, None where one cannot be repeated.
+
+    Adds the memory that operations allocated to the spans.
+    """
+    shadows = [(memory.start, memory.end) for memory in session.shadowed]
+    steps: list[TracedLaunch | TracedOperation | None] = []
+    done = 0
+    for operation in operations:
+        steps += [trace_launch(launch, spans, shadows) for launch in session.launches[done : operation.launches]]
+        steps.append(trace_operation(operation, spans))
+        done = operation.launches
+    steps += [trace_launch(launch, spans, shadows) for launch in session.launches[done:]]
+    traced = [step for step in steps if step is not None]
+    return tuple(traced) if len(traced) == len(steps) else None
 
 
 def trace_launch(
@@ -152,30 +196,25 @@ def trace_launch(
     return TracedLaunch(launch, tuple(addresses), tuple(shadow_slots))
 
 
-def locate_output(output: torch.Tensor, spans: Sequence[Addresses]) -> OutputView | None:
+def locate_output(output: torch.Tensor, spans: Sequence[Addresses]) -> TensorPlace | None:
     """Where an output lies; None where that is in none of the spans."""
-    shape, strides = tuple(output.shape), tuple(output.stride())
     if output.dtype not in DTYPE_NAMES or not spans:
         return None
     if not output.numel():
-        return OutputView(0, 0, shape, strides, output.dtype)
-    start, end = address_range(output)
-    number = find_span(start, end, spans)
-    return None if number is None else OutputView(number, start - spans[number][0], shape, strides, output.dtype)
+        return TensorPlace(0, 0, tuple(output.shape), output.stride(), output.dtype)
+    return locate(output, spans)
 
 
-def find_span(start: int, end: int, spans: Sequence[Addresses]) -> int | None:
-    """The number of the span that holds a range of addresses, None where none does."""
-    for number, (low, high) in enumerate(spans):
-        if low <= start and end <= high:
-            return number
-    return None
+def argument_region(buffer: Buffer, writable: bool) -> Region:
+    """The region of an argument, of which nothing may change but the elements of one that is written in place.
 
-
-def argument_region(buffer: Buffer) -> Region:
-    """The region of an argument, of which nothing may change. Its values are written into it later."""
+    Its values are written into it later.
+    """
     base = buffer.device_base
-    return Region(base.data_ptr(), poison_bytes(base), np.ones(base.nbytes, dtype=bool))
+    protected = np.ones(base.numel(), dtype=bool)
+    if writable:
+        elements(protected, buffer.stored, buffer.strides, buffer.start)[...] = False
+    return Region(base.data_ptr(), poison_bytes(base), protected.repeat(base.element_size()))
 
 
 def write_values(rows: RegionRows, buffer: Buffer, values: torch.Tensor) -> None:

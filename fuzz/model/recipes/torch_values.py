@@ -38,7 +38,7 @@ class TorchNamespace(Namespace):
         return _table(values, self.device)
 
     def array(self, values: np.ndarray) -> Array:
-        return torch.from_numpy(values).to(self.device)
+        return torch.from_numpy(values).to(self.device, non_blocking=True)
 
     def lanes(self, count: int) -> Array:
         return _table(LANES, self.device)[:count].reshape(-1, 1, 1)
@@ -130,7 +130,7 @@ def by_numpy(elements: int, device: str | torch.device) -> bool:
 def from_bits(patterns: Bits, d: DType, device: str | torch.device = "cpu") -> torch.Tensor:
     """A new tensor with the bits of numpy patterns."""
     carrier = np.array(patterns, dtype=d.unsigned, order="C").view(_NUMPY_CARRIERS[d.bits])
-    return torch.from_numpy(carrier).to(device).view(getattr(torch, d.name))
+    return torch.from_numpy(carrier).to(device, non_blocking=True).view(getattr(torch, d.name))
 
 
 def to_bits(values: torch.Tensor) -> Bits:
@@ -145,5 +145,5 @@ def override_in_place(bits: torch.Tensor, overrides: Overrides, d: DType) -> Non
     check_overrides(overrides, bits.numel(), d)
     if overrides:
         pairs = torch.tensor([(index, signed(pattern)) for index, pattern in overrides], dtype=torch.int64)
-        indices, patterns = pairs.T.to(bits.device)
+        indices, patterns = pairs.T.to(bits.device, non_blocking=True)
         bits.view(-1)[indices] = patterns.to(bits.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, read_words
+from fuzz.backends.guarded_memory import DTYPE_NAMES, as_words, read_words
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
@@ -43,11 +43,6 @@ def _rows_unlike(pairs: Pairs, alike: Callable[[torch.Tensor, torch.Tensor], tor
     """Rows in which elements of some pair are not alike."""
     unlike = [~alike(*pair).reshape(len(pair[0]), math.prod(pair[0].shape[1:])).all(1) for pair in pairs.values()]
     return torch.stack(unlike).any(0).nonzero().flatten().tolist() if unlike else []
-
-
-def as_words(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements as integers of the same bits."""
-    return tensor.view(WORD_DTYPES[tensor.element_size()]) if tensor.is_floating_point() else tensor
 
 
 def differing_indices(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:

@@ -35,7 +35,7 @@ def screen(exams: Sequence[Examination]) -> None:
 
     The oracle examines one by one the replicas that are left, and plans that cannot be evaluated at once.
     """
-    if len(exams) == 1 or exams[0].target.reference is None or exams[0].target.contract.kind == "bitwise":
+    if len(exams) < 2 or exams[0].target.reference is None or exams[0].target.contract.kind == "bitwise":
         return
     clear = [exam for exam in exams if isinstance(exam.outcome, Returned)]
     for index in range(len(exams[0].plan.calls)):

@@ -9,6 +9,7 @@ import torch
 
 from fuzz.backends.base import Backend, RunOrder
 from fuzz.backends.execute import CompletedCall, FatalError, run
+from fuzz.backends.launch_trace.torch_operations import NotRepeatable
 from fuzz.backends.launch_trace.trace import LaunchTrace, TraceResult, matches_single_run, record_trace
 from fuzz.model.case import SEED_STRIDE, Argument, Call, Case, LaunchOptions
 from fuzz.model.dims import resolve
@@ -71,7 +72,7 @@ class CaseRunner:
         call = plan.last
         first = run(self.target, self.launcher, plan.calls, self.backend, completed=kept)
         alone = [self._examination(plan, first)]
-        if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
+        if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned) or first.calls[0].aliases:
             return alone
         device = self.backend.device
         values = {name: replica_values(value, call.dims, count, device) for name, value in call.tensors.items()}
@@ -113,10 +114,14 @@ def record_and_replay(
 @measured("launch")
 def replay_launches(
     backend: Backend, trace: LaunchTrace, values: Values, orders: Sequence[RunOrder] = ()
-) -> TraceResult:
-    """Replays the launches for all replicas. Raises Unattributed where the device fails."""
+) -> TraceResult | None:
+    """Replays the launches for all replicas, None where they cannot. Raises Unattributed where the device fails."""
     try:
         return trace.replay(values, orders)
+    except NotRepeatable as error:
+        if error.__cause__ and backend.is_fatal(error.__cause__):
+            raise Unattributed from error
+        return None
     except Exception as error:
         if backend.is_fatal(error):
             raise Unattributed from error

@@ -14,8 +14,6 @@ import triton.language as tl
 from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
-from fuzz.backends.execute import CompletedCall, run
-from fuzz.backends.launch_trace.trace import record_trace
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import SAMPLED_ORACLES
@@ -116,24 +114,6 @@ def test_a_replica_that_writes_beyond_its_output_runs_alone() -> None:
     assert mixed
     for plan in mixed:
         assert run_together(declared, declared.launcher, plan) == [not beyond for beyond in writes_beyond(plan)]
-
-
-def launcher_that_computes(x: torch.Tensor) -> Outputs:
-    return {"y": stores_beyond_for_some(x * 1.0)["y"]}
-
-
-def launcher_that_reads(x: torch.Tensor) -> Outputs:
-    return stores_beyond_for_some(x) if x.sum().item() < 1e30 else {"y": x + x}
-
-
-@pytest.mark.parametrize("launcher", [launcher_that_computes, launcher_that_reads])
-def test_a_launcher_that_does_more_than_launch_is_not_repeated(launcher: Launcher) -> None:
-    declared = twice(launcher)
-    completed: list[CompletedCall] = []
-    assert isinstance(
-        run(declared, launcher, small(declared, 1)[0].calls, backend("cpu"), completed=completed), Returned
-    )
-    assert record_trace(completed[0]) is None
 
 
 def test_programs_run_in_the_order_that_is_given() -> None:

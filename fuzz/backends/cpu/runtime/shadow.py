@@ -10,14 +10,13 @@ Elements of one byte are not tracked: there the poison is a likely value.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
 
-from fuzz.backends.launcher_allocations import find_traits
+from fuzz.backends.launcher_allocations import find_traits, written_tensors
 from fuzz.backends.poison import POISON
 
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
@@ -110,14 +109,6 @@ class ShadowMemory:
                 size = tensor.element_size() if hasattr(tensor, "element_size") else tensor.dtype.itemsize
                 return (one.distance, one.poison) if size == one.tensor.element_size() else UNTRACKED
         return UNTRACKED
-
-
-def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The tensors that an operation changes."""
-    for number, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[number] if number < len(args) else kwargs.get(argument.name)
-            yield from value if isinstance(value, list | tuple) else (value,)
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
