@@ -428,3 +428,29 @@ def test_what_other_formulas_lose_is_judged_where_the_reference_promises_it(rati
         (torch.nn.functional.softplus, lambda x: np.log(F(1) + np.exp(x)) * F(1 + 2.0**-18)),
     ):
         assert worst(elementwise(function), kernel, x[x > -1] if function is torch.log1p else x, ratio) > 2
+
+
+def gated_norm(x: torch.Tensor, gate: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Rows of products less their mean, over their deviation."""
+    product = x * gate
+    apart = product - product.mean(-1, keepdim=True)
+    return {"y": apart / ((apart * apart).mean(-1, keepdim=True) + 1e-5).sqrt()}
+
+
+def fused_gated_norm(x: Array, gate: Array, product: Array) -> Array:
+    """The mean of rounded products is subtracted from other ones, as a fused multiply-add does of unrounded ones."""
+    rounded = x * gate
+    apart = (product - rounded.mean(-1, dtype=F)[:, None].astype(np.float64)).astype(F)
+    return apart / np.sqrt((apart * apart).mean(-1, dtype=F)[:, None] + F(1e-5))
+
+
+def test_a_product_need_not_be_rounded_where_it_is_a_term_of_a_sum(ratio: Any) -> None:
+    for columns in (1, 2, 16):
+        x, gate = np.random.default_rng(columns).standard_normal((2, 40, columns)).astype(F)
+        inputs = {"x": torch.from_numpy(x), "gate": torch.from_numpy(gate)}
+        expected = evaluate(gated_norm, inputs, CPU, members=20)["y"]
+        exact = x.astype(np.float64) * gate
+        fused, coarse = (fused_gated_norm(x, gate, one) for one in (exact, exact * (1 + 2.0**-18)))
+        assert columns > 1 or np.any(fused)
+        assert float(ratio(torch.from_numpy(fused), expected)) <= 1
+        assert float(ratio(torch.from_numpy(coarse), expected)) > 2

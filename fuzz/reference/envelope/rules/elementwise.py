@@ -86,7 +86,10 @@ def round_to_integer(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...]
 
 @rounds
 def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """add, sub, rsub: one rounding; sums do not underflow where subnormals are kept. Scaled operands round first."""
+    """add, sub, rsub: one rounding, and that of a product which a fused multiply-add leaves out.
+
+    Sums do not underflow where subnormals are kept. Scaled operands round first.
+    """
     noise = mode.noise
     alpha = kwargs.get("alpha", args[2] if len(args) > 2 else 1)
     x, y = args[0], args[1]
@@ -107,6 +110,9 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     products = _product(x, t), _product(y, t)
     if products[0] is not None or products[1] is not None:
         recurrence = take_step(noise, t, terms, products)
+        for term, product in zip(terms, products, strict=True):
+            if product is not None:
+                noise.add_working_error_(t, term.abs().nan_to_num_(0.0, 0.0, 0.0))
     for term, other in ((x, terms[1]), (y, terms[0])):
         if type(term) is EnsembleTensor and term.terms > 1 and isinstance(other, Tensor) and term.shape == t.shape[1:]:
             begin_with(mode, t, other, term.terms)
