@@ -64,7 +64,7 @@ def backward(
     heads = {name: outputs[name] for name in cotangents if name in outputs and outputs[name].requires_grad}
     if not heads or not leaves:
         return {}
-    grad_outputs = [cotangents[name] for name in heads]
+    grad_outputs = [as_gradient(cotangents[name], head) for name, head in heads.items()]
     for name, head in heads.items():
         # torch fails while it words this for several outputs.
         if head.shape != cotangents[name].shape:
@@ -74,3 +74,15 @@ def backward(
         list(heads.values()), list(leaves.values()), grad_outputs, retain_graph=retain, allow_unused=True
     )
     return {f"d{name}": value for name, value in zip(leaves, grads, strict=True) if value is not None}
+
+
+def as_gradient(cotangent: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    """What an output's backward gets of a cotangent: its dtype, whose largest number stands for larger ones.
+
+    Autograd would round these to infinities, which no case holds.
+    """
+    if cotangent.dtype == output.dtype or torch.finfo(output.dtype).max >= torch.finfo(cotangent.dtype).max:
+        return cotangent.to(output.dtype)
+    largest = torch.finfo(output.dtype).max
+    clamped = cotangent.double().clamp(-largest, largest)
+    return torch.where(cotangent.isinf(), cotangent.double(), clamped).to(output.dtype)

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from fuzz.backends.autodiff import as_gradient
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import Exact, recipe
@@ -112,3 +114,47 @@ def test_a_cotangent_is_rounded_to_its_outputs_dtype_before_a_backward_gets_it(t
     case = Case("shifted", (Call({"N": 2}, {"x": x, "by": replace(x, shape=())}, {}, {"y": dy}),))
     report = make_handler(WorkerConfig(str(place), None, "cpu"))(Examine(case, ()))
     assert isinstance(report, Report) and "accuracy" in report.examined and report.findings == ()
+
+
+MASKED = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 16)
+
+class Positive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x > 0)
+        return x * (x > 0)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0]
+
+@target(
+    x=tensor(N), dtypes=("float16",), differentiable=dict(y=tensor(N, dtypes=("float32", "bfloat16"))),
+    reference=lambda x: dict(y=torch.where(x > 0, x, 0.0)),
+)
+def positive(x):
+    return dict(y=Positive.apply(x))
+"""
+
+
+@pytest.mark.parametrize(("dtype", "words"), [("float32", (0x47800000, 0xF0000000)), ("bfloat16", (0x4780, 0xF000))])
+def test_a_cotangent_beyond_its_outputs_dtype_is_the_largest_number_there(
+    tmp_path: Path, dtype: str, words: tuple[int, ...]
+) -> None:
+    """Infinities, times the zeros of a mask, would be NaN."""
+    place = tmp_path / "fuzz_positive.py"
+    place.write_text(MASKED, encoding="utf-8")
+    x, dy = Argument(("N",), "float16", recipe("zeros")), Argument(("N",), dtype, Exact(words, dtype))
+    case = Case("positive", (Call({"N": 2}, {"x": x}, {}, {"y": dy}),))
+    report = make_handler(WorkerConfig(str(place), None, "cpu"))(Examine(case, ()))
+    assert isinstance(report, Report) and "accuracy" in report.examined and report.findings == ()
+
+
+def test_a_cotangent_that_is_infinite_stays_so() -> None:
+    given = torch.tensor([1.0, 65536.0, -1e30, float("inf"), float("nan")], dtype=torch.bfloat16)
+    got = as_gradient(given, torch.zeros(5, dtype=torch.float16)).tolist()
+    assert got[:4] == [1.0, 65504.0, -65504.0, float("inf")] and got[4] != got[4]

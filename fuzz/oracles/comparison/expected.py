@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.autodiff import as_gradient
 from fuzz.errors import ReferenceFailedError, TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
@@ -199,9 +200,9 @@ def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inp
 
 
 def round_cotangent(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
-    """What a backward gets of a cotangent: autograd rounds it to its output's dtype."""
+    """What a backward gets of a cotangent."""
     outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
-    return cotangent.to(outputs[output].dtype).to(cotangent.dtype) if output in outputs else cotangent
+    return as_gradient(cotangent, outputs[output]).to(cotangent.dtype) if output in outputs else cotangent
 
 
 def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
