@@ -76,7 +76,7 @@ def find_triggers(
     if len(least.calls) > 1:
         found = [EARLIER_CALLS] if EARLIER_CALLS.is_needed(least, agrees) else []
     else:
-        found = [trigger for trigger in departures(least, target) if trigger.is_needed(least, agrees)]
+        found = [trigger for trigger in departures(least, target, shows) if trigger.is_needed(least, agrees)]
         if not costly:
             for dim in target.sizes:
                 candidates = _size_triggers(least, unshrunk, target, dim, agrees, shows)
@@ -87,8 +87,11 @@ def find_triggers(
     return tuple(found)
 
 
-def departures(case: Case, target: Target) -> Iterator[Trigger]:
-    """One candidate for everything that is off its default in a case."""
+def departures(case: Case, target: Target, shows: Shows = lambda case: True) -> Iterator[Trigger]:
+    """One candidate for everything that is off its default in a case.
+
+    An option does not hold in cases with a third choice, with which this case does not show the bug either.
+    """
     if len(case.calls) > 1:
         yield EARLIER_CALLS
     for name in case.last.arguments:
@@ -101,8 +104,9 @@ def departures(case: Case, target: Target) -> Iterator[Trigger]:
         if value.layout != CONTIGUOUS:
             yield Trigger(f"{name} layout", partial(set_contiguous, target, name))
     for name, option in case.last.options.items():
-        if option != target.options[name].choices[0]:
-            yield Trigger(name, partial(set_option, target, name, target.options[name].choices[0]))
+        if option != (default := target.options[name].choices[0]):
+            edited = partial(set_option, target, name, default)
+            yield Trigger(name, edited, _shows_with_option_of(case, target, name, shows))
     for name in case.last.launch.as_dict() if case.last.launch else ():
         yield Trigger(f"launch {name}", partial(drop_launch_option, name))
 
@@ -135,6 +139,19 @@ def set_option(target: Target, name: str, choice: Scalar, case: Case) -> Case:
     for index in range(len(case.calls)):
         case = edit.with_option(case, index, name, choice)
     return make_legal(case, target)
+
+
+def _shows_with_option_of(least: Case, target: Target, name: str, shows: Shows) -> Shows:
+    """Says whether a least case still shows its bug with another case's choice of an option."""
+    answers = {repr(least.last.options[name]): True}
+
+    def shows_like(other: Case) -> bool:
+        choice = other.last.options[name]
+        if repr(choice) not in answers:
+            answers[repr(choice)] = shows(set_option(target, name, choice, least))
+        return answers[repr(choice)]
+
+    return shows_like
 
 
 def drop_launch_option(name: str, case: Case) -> Case:

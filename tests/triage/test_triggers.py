@@ -76,6 +76,21 @@ def test_a_bug_needs_what_one_edit_rids_it_of(
     assert names(triggers_of(least, unshrunk, layernorm, agrees)) == needs
 
 
+def test_an_option_is_lacked_by_a_case_with_a_third_choice_that_does_not_show_the_bug(
+    layernorm: Target, plain_case: Case
+) -> None:
+    """Two bugs that two choices of an option show would be taken for one, as either is gone with its default."""
+    least, unshrunk = sized(plain_case, 1, 5, eps=1e-12), sized(plain_case, 3, 20, eps=1e-12)
+    for shown, holds in (((1e-12,), [True, False]), ((1e-12, 1e-3), [True, True])):
+
+        def agrees(case: Case, shown: tuple[float, ...] = shown) -> bool:
+            return case.last.options["eps"] not in shown
+
+        (trigger,) = triggers_of(least, unshrunk, layernorm, agrees)
+        assert [trigger.holds(sized(plain_case, 2, 7, eps=eps)) for eps in (1e-12, 1e-3)] == holds
+        assert not trigger.holds(sized(plain_case, 2, 7, eps=1e-5))
+
+
 def test_a_size_at_which_neither_case_shows_the_bug_lacks_its_trigger(layernorm: Target, plain_case: Case) -> None:
     def agrees(case: Case) -> bool:
         return columns(case) % 5 != 0
