@@ -68,11 +68,13 @@ class CaseRunner:
         Only the first replica where they cannot run together, which the run of the first shows. Raises FatalError where
         the first one ends the process, Unattributed where another one does.
         """
+        if count == 1 or len(plan.calls) > 1:
+            return [self.run(plan)]
         kept: list[CompletedCall] = []
         call = plan.last
         first = run(self.target, self.launcher, plan.calls, self.backend, completed=kept)
         alone = [self._examination(plan, first)]
-        if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned) or first.calls[0].aliases:
+        if not isinstance(first, Returned) or first.calls[0].aliases:
             return alone
         device = self.backend.device
         values = {name: replica_values(value, call.dims, count, device) for name, value in call.tensors.items()}
