@@ -120,12 +120,14 @@ class TorchOperation:
     launches: int
 
 
-def copies_to_host(operation: TorchOperation, results: Sequence[torch.Tensor]) -> bool:
+def copies_to_host(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
     """Whether Python can read what an operation makes of tensors of a device."""
-    return any(one.is_cpu for one in results) and any(
-        isinstance(one, torch.Tensor) and not one.is_cpu
-        for one in leaves((operation.args, tuple(operation.kwargs.values())))
-    )
+    return any(one.is_cpu for one in results) and not all(one.is_cpu for one in inputs)
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has memory of its own kind: it is neither sparse, nor nested, nor without values."""
+    return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
 
 
 class OperationObserver(DispatchMode):
@@ -184,15 +186,19 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
     def _note(self, operation: TorchOperation) -> None:
         """Keeps an operation for repeating it, where that can be done."""
         assert self.operations is not None and self.launches is not None
-        tensors = [one for one in leaves(operation.result) if isinstance(one, torch.Tensor)]
-        self._room -= sum(one.nbytes for one in tensors)
-        launches_inside = len(self.launches) > operation.launches
-        if launches_inside or copies_to_host(operation, tensors) or torch.Tag.inplace_view in operation.func.tags:
-            self.operations = None
-        elif self._room < 0:
-            self.operations = None
-        else:
+        inputs, results = tensors_in((operation.args, *operation.kwargs.values())), tensors_in(operation.result)
+        if (
+            all(is_strided(one) for one in (*inputs, *results))
+            and len(self.launches) == operation.launches
+            and not copies_to_host(inputs, results)
+            and torch.Tag.inplace_view not in operation.func.tags
+        ):
+            self._room -= sum(one.nbytes for one in results)
             self.operations.append(operation)
+        else:
+            self._room = -1
+        if self._room < 0:
+            self.operations = None
 
     def host_reads(self) -> list[Patch]:
         """Patches under which what Python reads of tensors is noticed: torch does not dispatch these."""
@@ -232,6 +238,11 @@ def unguarded_storage(base: torch.Tensor, start: int, length: int) -> torch.Tens
     """
     words = base.view(WORD_DTYPES[base.element_size()])[start : start + length]
     return torch._C._from_dlpack(torch._C._to_dlpack(words)).view(base.dtype)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors among an operation's arguments or results."""
+    return [one for one in leaves(value) if isinstance(one, torch.Tensor)]
 
 
 def leaves(value: Any) -> Iterator[Any]:

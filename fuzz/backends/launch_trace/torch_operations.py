@@ -132,7 +132,7 @@ class TracedOperation:
 
 
 def same_place(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors lie alike in their storages."""
+    """Whether two tensors have the same place in their storages."""
     return (
         tensor.shape == other.shape
         and tensor.stride() == other.stride()
@@ -150,7 +150,7 @@ def expand(value: Any, regions: Sequence[Rows], count: int) -> Iterable[Any]:
     """A value for each replica."""
     if isinstance(value, TensorPlace):
         return value.of_each(regions)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and any(isinstance(one, TensorPlace) for one in leaves(value)):
         return map(list, of_each(value, regions, count))
     return repeat(value, count)
 

@@ -75,6 +75,10 @@ def reads_array(x: torch.Tensor) -> Outputs:
     return {"y": doubled(x.contiguous()) if x.numpy().size else x}
 
 
+def computes_with_sparse_tensors(x: torch.Tensor) -> Outputs:
+    return {"y": (doubled(x.contiguous())[None].to_sparse().to_dense())[0]}
+
+
 def declare(launcher: Launcher, **more: Any) -> Target:
     """A target that doubles its input."""
     made: Any = target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x), **more)
@@ -109,7 +113,10 @@ def test_operations_of_torch_are_repeated(launcher: Launcher) -> None:
         assert run_together(declared, plan) == [True] * COUNT
 
 
-@pytest.mark.parametrize("launcher", [writes_what_it_keeps, lists_values, reads_array])
+LEFT_ALONE = [writes_what_it_keeps, lists_values, reads_array, computes_with_sparse_tensors]
+
+
+@pytest.mark.parametrize("launcher", LEFT_ALONE)
 def test_what_depends_on_more_than_shapes_is_not_repeated(launcher: Launcher) -> None:
     declared = declare(launcher)
     completed: list[CompletedCall] = []
