@@ -126,7 +126,7 @@ def copies_to_host(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tenso
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has memory of its own kind: it is neither sparse, nor nested, nor without values."""
+    """Whether strides say where a tensor's elements are: it is neither sparse nor nested, and has values."""
     return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
 
 
@@ -187,17 +187,16 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         """Keeps an operation for repeating it, where that can be done."""
         assert self.operations is not None and self.launches is not None
         inputs, results = tensors_in((operation.args, *operation.kwargs.values())), tensors_in(operation.result)
+        self._room -= sum(one.nbytes for one in results if is_strided(one))
         if (
-            all(is_strided(one) for one in (*inputs, *results))
+            self._room >= 0
+            and all(is_strided(one) for one in (*inputs, *results))
             and len(self.launches) == operation.launches
             and not copies_to_host(inputs, results)
             and torch.Tag.inplace_view not in operation.func.tags
         ):
-            self._room -= sum(one.nbytes for one in results)
             self.operations.append(operation)
         else:
-            self._room = -1
-        if self._room < 0:
             self.operations = None
 
     def host_reads(self) -> list[Patch]:
