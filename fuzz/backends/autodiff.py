@@ -81,8 +81,8 @@ def as_gradient(cotangent: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
 
     Autograd would round these to infinities, which no case holds.
     """
-    if cotangent.dtype == output.dtype or torch.finfo(output.dtype).max >= torch.finfo(cotangent.dtype).max:
-        return cotangent.to(output.dtype)
     largest = torch.finfo(output.dtype).max
+    if largest >= torch.finfo(cotangent.dtype).max:
+        return cotangent.to(output.dtype)
     clamped = cotangent.double().clamp(-largest, largest)
     return torch.where(cotangent.isinf(), cotangent.double(), clamped).to(output.dtype)

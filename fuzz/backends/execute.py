@@ -66,7 +66,7 @@ class CompletedCall:
     outputs: Mapping[str, torch.Tensor]
     allocations: LauncherAllocations
     session: Session
-    writable: Collection[str] = ()
+    writable: Collection[str]
 
 
 def run(
@@ -89,7 +89,7 @@ def run(
     try:
         for call in calls:
             call_run = launch(target, launcher, call, backend, order, words or {}, computation, completed is not None)
-            results.append(observe(target, call, call_run))
+            results.append(observe(target, call_run))
             if completed is not None:
                 completed.append(call_run)
         return Returned(tuple(results))
@@ -168,9 +168,9 @@ def torch_defaults_kept() -> Iterator[None]:
             torch.set_grad_enabled(autograd)
 
 
-def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
+def observe(target: Target, call_run: CompletedCall) -> CallResult:
     """The outputs of a call, and what it did to memory beside them."""
-    outputs, writable = call_run.outputs, target.writable(call)
+    outputs, writable = call_run.outputs, call_run.writable
     stored = {name: without_repetition(output.detach()) for name, output in outputs.items()}
     buffers, guarded = list(call_run.buffers.values()), call_run.allocations.guarded
     flags = [buffer.is_suspect() for buffer in buffers] + [allocation.is_suspect() for allocation in guarded]

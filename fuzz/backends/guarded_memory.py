@@ -192,7 +192,7 @@ def without_repetition(tensor: torch.Tensor) -> torch.Tensor:
 
 def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare."""
-    same = _poisoned(tensor)
+    same = find_poisoned(tensor)
     if same is None or not bool(same.any()):
         return None
     return tuple(int(i) for i in same.nonzero()[0])
@@ -200,15 +200,15 @@ def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
 
 def may_hold_poison(tensor: torch.Tensor) -> torch.Tensor | None:
     """Whether `find_poison` finds any in a device's memory, as one element there; None where it has to tell."""
-    same = None if tensor.device.type == "cpu" else _poisoned(tensor)
+    same = None if tensor.device.type == "cpu" else find_poisoned(tensor)
     return None if same is None else same.any()
 
 
-def _poisoned(tensor: torch.Tensor) -> torch.Tensor | None:
+def find_poisoned(tensor: torch.Tensor) -> torch.Tensor | None:
     """Element by element whether it holds poison; None where there is nothing to ask."""
     if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in DTYPE_NAMES:
         return None
-    return as_words(tensor.detach().contiguous()) == signed_poison(tensor.dtype)
+    return as_words(tensor.detach()) == signed_poison(tensor.dtype)
 
 
 def as_words(tensor: torch.Tensor) -> torch.Tensor:
@@ -240,7 +240,7 @@ def fill_poison(tensor: torch.Tensor) -> None:
     if tensor.dtype is torch.bool:
         tensor.fill_(True)
         return
-    tensor.view(WORD_DTYPES[tensor.element_size()]).fill_(signed_poison(tensor.dtype))
+    as_words(tensor).fill_(signed_poison(tensor.dtype))
 
 
 @lru_cache

@@ -18,7 +18,7 @@ import torch
 
 from fuzz.backends.base import RecordedLaunch, RunOrder, Session
 from fuzz.backends.execute import CompletedCall
-from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, elements, signed_poison
+from fuzz.backends.guarded_memory import DTYPE_NAMES, WORD_DTYPES, Buffer, elements, find_poisoned
 from fuzz.backends.launch_trace.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
 from fuzz.backends.launch_trace.torch_operations import (
     Addresses,
@@ -247,11 +247,10 @@ def has_poison(output: torch.Tensor) -> torch.Tensor:
 
     Eight-bit types have no word to spare.
     """
-    size, count = output.element_size(), len(output)
-    if size == 1 or not output.numel():
-        return torch.zeros(count, dtype=torch.bool, device=output.device)
-    matches = output.view(WORD_DTYPES[size]) == signed_poison(output.dtype)
-    return matches.reshape(count, -1).any(1)
+    matches = find_poisoned(output)
+    if matches is None:
+        return torch.zeros(len(output), dtype=torch.bool, device=output.device)
+    return matches.reshape(len(output), -1).any(1)
 
 
 def matches_single_run(result: TraceResult, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:

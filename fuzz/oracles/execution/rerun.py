@@ -11,7 +11,7 @@ import torch
 
 from fuzz.backends.base import RunOrder
 from fuzz.backends.execute import CompletedCall
-from fuzz.backends.guarded_memory import WORD_DTYPES
+from fuzz.backends.guarded_memory import as_words
 from fuzz.backends.launch_trace.trace import TraceResult
 from fuzz.model.case import Call
 from fuzz.model.finding import Finding
@@ -144,8 +144,7 @@ def _joined(requests: Sequence[Request]) -> tuple[Values, list[RunOrder]]:
     parts = [rerun.values for _, rerun in requests]
     if len(parts) == 1:
         return parts[0], orders
-    words = {name: WORD_DTYPES[part.element_size()] for name, part in parts[0].items()}
-    return {name: torch.cat([part[name].view(word) for part in parts]) for name, word in words.items()}, orders
+    return {name: torch.cat([as_words(part[name]) for part in parts]) for name in parts[0]}, orders
 
 
 def words_of(values: Values, place: int) -> dict[str, np.ndarray]:
