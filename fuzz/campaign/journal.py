@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -45,7 +45,9 @@ class Journal:
     def start_group(self, group: ReplicaGroup) -> None:
         """Writes a group down that is about to run."""
         text = codec.dumps(Entry(group.plan), digest=False)
-        self.write_line(f"+ {group.first} {json.dumps({'text': text, 'replicas': len(group.sampled)})}")
+        shares = group.plan.shares_integers
+        line = json.dumps({"text": text, "replicas": len(group.sampled), "shares_integers": shares})
+        self.write_line(f"+ {group.first} {line}")
 
     def finish_group(self, group: ReplicaGroup) -> None:
         """Notes that a group has run and everything about it is kept."""
@@ -116,6 +118,7 @@ def _cases(text: str) -> list[Case]:
     try:
         value = json.loads(text)
         plan = codec.loads(value["text"].encode(), digest=False).case
+        plan = replace(plan, shares_integers=bool(value["shares_integers"]))
         return [plan.replica(number) for number in range(int(value["replicas"]))]
     except (ValueError, KeyError, TypeError, CorpusError):
         # A line of a version with other fields: its group is proposed again from where the job stands.

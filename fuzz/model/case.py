@@ -43,6 +43,10 @@ class Argument:
         """The exact bits, an array of unsigned integers of the stored shape; read only."""
         return materialise(self.values, self.stored_shape(dims), self.dtype)
 
+    def reseed(self, number: int) -> Argument:
+        """The same in replica `number` of a plan."""
+        return Argument(self.shape, self.dtype, reseed(self.values, number), self.layout)
+
     def stored_shape(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of the distinct elements: expanded dims hold one."""
         return self.layout.stored(resolve(self.shape, dims))
@@ -124,11 +128,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Case:
-    """A target's name, its calls in order, and the split that the invariance oracle looks at, if any."""
+    """A target's name, its calls in order, and the split that the invariance oracle looks at, if any.
+
+    With `shares_integers`, replicas of it differ in floating tensors alone.
+    """
 
     target: str
     calls: tuple[Call, ...]
     split: Split | None = None
+    shares_integers: bool = field(default=False, compare=False)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -151,15 +159,16 @@ class Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:
             return self
-        return Case(self.target, tuple(_reseed(call, number) for call in self.calls), self.split)
+        calls = tuple(_reseed(call, number, self.shares_integers) for call in self.calls)
+        return Case(self.target, calls, self.split)
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
 
 
-def _reseed(call: Call, number: int) -> Call:
+def _reseed(call: Call, number: int, only_floats: bool) -> Call:
     arguments, cotangents = (
-        {name: Argument(old.shape, old.dtype, reseed(old.values, number), old.layout) for name, old in part.items()}
+        {name: old if only_floats and not old.is_float else old.reseed(number) for name, old in part.items()}
         for part in (call.arguments, call.cotangents)
     )
     return Call(call.dims, arguments, call.options, cotangents, call.launch)

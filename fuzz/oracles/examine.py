@@ -249,6 +249,7 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
             reports.append(UNEXAMINED if enough else examine(exam, group.request(number)))
     except FatalError as fatal:
         last = (report_of_outcome(fatal.outcome),)
+    reports[:1] = [replace(report, one_by_one=True) for report in reports[:1]]
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 
@@ -286,7 +287,8 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
         else:
             reports[row] = examine(exam if exam.stack is None else run_alone(runner, exam), request)
         special.append(reports[row])
-    return tuple(reports)
+    one_by_one = 2 * len(stacked) < len(exams) or any(exam.diverged for exam in stacked)
+    return (replace(reports[0], one_by_one=one_by_one), *reports[1:])
 
 
 def run_alone(runner: CaseRunner, exam: Examination) -> Examination:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, read_suspects
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load
 from fuzz.worker.protocol import ReplicaGroup
 
 TAG = "0123456789"
@@ -29,6 +32,14 @@ def test_what_was_started_and_not_finished_are_the_suspects(case: Case, tmp_path
     assert [suspect.key for suspect in read_suspects(path)] == [case.replica(number).key for number in range(3)]
     journal.close()
     assert read_suspects(path) == [] and not path.exists()
+
+
+def test_suspects_share_integers_as_they_did(tmp_path: Path) -> None:
+    plan = replace(RandomEngine(load("cross_entropy"), 0).case(0), shares_integers=True)
+    journal = Journal(tmp_path / "job.journal")
+    journal.start_group(group_of(plan, 0, replicas=3))
+    assert [one.key for one in read_suspects(journal.path)] == [plan.replica(number).key for number in range(3)]
+    journal.close()
 
 
 def test_a_line_that_was_not_written_whole_never_ran(case: Case, tmp_path: Path) -> None:

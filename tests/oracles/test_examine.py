@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from fuzz.backends import BACKENDS, cpu
+from fuzz import indices, size, target, tensor
+from fuzz.backends import BACKENDS, backend, cpu
 from fuzz.backends.execute import FatalError
 from fuzz.model.case import Case
 from fuzz.model.finding import Verdict
@@ -23,6 +24,8 @@ from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
+
+N = size("N", 2, 40)
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +142,22 @@ def test_workers_import_with_the_target_what_its_calls_import(tmp_path: Path, mo
     assert "imported_at_a_call" not in sys.modules
     examine.set_up_process(WorkerConfig(str(path), None, "cpu"))
     assert sys.modules.pop("imported_at_a_call")
+
+
+@pytest.mark.parametrize("reads_in", ["", "launcher", "reference"])
+@pytest.mark.parametrize("shares_integers", [False, True])
+def test_replicas_whose_integers_python_reads_run_one_by_one_unless_they_share_them(
+    reads_in: str, shares_integers: bool
+) -> None:
+    def scaled(where: str) -> Callable[[torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]:
+        return lambda x, n: dict(y=x * (n[0].item() if where == reads_in else n[0]))
+
+    declared = target(x=tensor(N), n=indices(N, below=7), reference=scaled("reference"))(scaled("launcher"))
+    runner, engine = CaseRunner(declared, declared.launcher, backend("cpu")), RandomEngine(declared, 0)
+    plan = next(one for one in map(engine.case, range(99)) if not one.split and one.last.dims["N"] > 2)
+    group = ReplicaGroup(replace(plan, shares_integers=shares_integers), ((),) * 6)
+    cpu.activate()
+    reports = examine.examine_group(runner, group)
+    assert isinstance(reports, tuple)
+    assert reports[0].one_by_one == (bool(reads_in) and not shares_integers)
+    assert not any(report.one_by_one or report.findings for report in reports[1:])

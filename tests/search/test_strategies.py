@@ -214,6 +214,15 @@ def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:
     assert (one.last.dims, one.last.options, one.split) == (plan.last.dims, plan.last.options, plan.split)
 
 
+def test_replicas_may_share_their_integers() -> None:
+    drawn = RandomEngine(load("cross_entropy"), 0).case(FIRST_PLANS + 1)
+    plan = replace(drawn, shares_integers=True)
+    other, own = plan.replica(3).last.tensors, drawn.replica(3).last.tensors
+    assert plan == drawn and plan.replica(3) != drawn.replica(3)
+    for name, value in plan.last.tensors.items():
+        assert other[name] == (own[name] if value.is_float else value)
+
+
 def test_other_seeds_give_other_cases(built_in: Target) -> None:
     other = RandomEngine(built_in, 1)
     same = sum(other.case(index).key == drawn(built_in.name)[index].key for index in range(100))

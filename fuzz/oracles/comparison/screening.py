@@ -60,6 +60,8 @@ def screen_call(exams: Sequence[Examination], index: int) -> list[Examination]:
         try:
             expected = evaluate_stacked_reference(pending, index, stage, known)
         except Divergence:
+            for exam in pending:
+                exam.diverged = True
             break
         evaluated.append((stage, expected, pending))
         check_shapes(pending[0].target, outputs, expected)

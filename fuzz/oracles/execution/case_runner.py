@@ -77,7 +77,10 @@ class CaseRunner:
         if not isinstance(first, Returned) or first.calls[0].aliases:
             return alone
         device = self.backend.device
-        values = {name: replica_values(value, call.dims, count, device) for name, value in call.tensors.items()}
+        values = {
+            name: replica_values(value, call.dims, count, device, plan.shares_integers and not value.is_float)
+            for name, value in call.tensors.items()
+        }
         trace, replayed = record_and_replay(self.backend, kept[0], values, first.calls[0].outputs)
         if replayed is None:
             return alone
@@ -131,10 +134,12 @@ def replay_launches(
 
 
 @measured("generation")
-def replica_values(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
-    """The values of an argument in the first replicas, (count, *stored shape)."""
+def replica_values(
+    value: Argument, dims: Mapping[str, int], count: int, device: str, shared: bool = False
+) -> torch.Tensor:
+    """The values of an argument in the first replicas, (count, *stored shape); the same in all where `shared`."""
     shape = value.layout.stored(resolve(value.shape, dims))
-    if isinstance(value.values, Recipe):
+    if isinstance(value.values, Recipe) and not shared:
         seeds = [value.values.seed + number * SEED_STRIDE for number in range(count)]
         return tensors(value.values, seeds, shape, value.dtype, device)
     one = from_bits(value.bits(dims), named_dtype(value.dtype), device)

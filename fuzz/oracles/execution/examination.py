@@ -83,7 +83,8 @@ class Examination:
 
     The case is replica `row` of `plan`; a case that ran alone is its own plan.
     `stack` holds the replicas that ran together; then `outcome` describes all of them.
-    `screened` is what screening evaluated for the last call of a case in which nothing disagrees.
+    `screened` is what screening evaluated for the last call of a case in which nothing disagrees; `diverged` says
+    that it could not evaluate the reference for this one and others at once.
     """
 
     target: Target
@@ -95,6 +96,7 @@ class Examination:
     stack: ReplicaStack | None = None
     row: int = 0
     screened: ScreenedReference | None = field(default=None, init=False)
+    diverged: bool = field(default=False, init=False)
 
     @property
     def cleared(self) -> bool:

@@ -108,10 +108,11 @@ class MemberNoise:
         self.is_thorough = check_range
 
     def unperturbed(self, t: Tensor) -> Tensor:
-        """The unperturbed member of a stacked tensor. Raises `Divergence` where each replica has its own."""
-        if self.replicas > 1:
+        """The unperturbed member of a stacked tensor. Raises `Divergence` where replicas have different ones."""
+        lead = self.first_members(t)
+        if self.replicas > 1 and not bool((lead == lead[:1]).all()):
             raise Divergence
-        return t[0]
+        return lead[0]
 
     def by_replica(self, t: Tensor) -> Tensor:
         """A view of a stacked tensor (rows, *shape) as (replicas, members, *shape), or as it is for one replica."""

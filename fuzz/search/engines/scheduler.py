@@ -14,11 +14,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.integer_sharing import IntegerSharing
 from fuzz.search.engines.novelty import Novelty
 from fuzz.worker.protocol import Report
 
@@ -88,6 +89,7 @@ class EngineScheduler:
     spent: float = FIRST_COST
     stats: dict[str, EngineStats] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
+    sharing: IntegerSharing = field(default_factory=IntegerSharing)
     _proposed: int = 0
     _undivided: float = 0.0
     _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
@@ -110,6 +112,8 @@ class EngineScheduler:
         while True:
             self._teach_engines(self._proposed - self.lag)
             engine, proposal = self._next_proposal()
+            plan = self.sharing.decide(proposal.plan, proposal.replica_count)
+            proposal = replace(proposal, plan=plan)
             self._pending.append((self._proposed, engine, proposal))
             self._proposed += 1
             spent = cost(proposal)
@@ -158,6 +162,7 @@ class EngineScheduler:
         while self._unlearnt and self._unlearnt[0][0] <= last:
             _, proposal, reports = self._unlearnt.popleft()
             self.dictionary.add(sorted({number for report in reports for number in report.constants}))
+            self.sharing.learn(proposal.plan, reports)
             for engine in self.engines:
                 engine.learn(proposal, reports)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from fuzz import size, target, tensor
+from fuzz import indices, size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.launch_trace.trace import record_trace
@@ -137,6 +138,16 @@ def test_a_replica_for_which_python_gets_another_number_runs_alone() -> None:
         mixed += not all(expected)
         assert run_together(declared, plan) == (expected if sum(expected) >= COUNT // 2 else [False])
     assert mixed > 5
+
+
+def test_replicas_that_share_their_integers_run_together_where_python_reads_them() -> None:
+    @target(x=tensor(N), n=indices(N, below=7), dtypes=("float32",), reference=lambda x, n: dict(y=x * int(n[0])))
+    def scaled(x: torch.Tensor, n: torch.Tensor) -> Outputs:
+        return {"y": doubled(x.contiguous()) * (n[0].item() / 2)}
+
+    plans = plans_of(scaled)
+    assert all(all(run_together(scaled, replace(plan, shares_integers=True))) for plan in plans)
+    assert not all(all(run_together(scaled, plan)) for plan in plans)
 
 
 def test_a_replica_that_fails_in_torch_makes_all_run_alone() -> None:

@@ -12,7 +12,8 @@ import torch
 from fuzz import indices, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
-from fuzz.model.case import Case
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.recipes import recipe
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.comparison.screening import screen
@@ -171,20 +172,18 @@ def test_gradients_are_screened_at_once() -> None:
     assert all(exam.cleared for exam in made)
 
 
-def test_a_reference_that_branches_on_values_is_asked_replica_by_replica() -> None:
-    @target(x=tensor(N), reference=lambda x: dict(y=x if bool(x.sum() > 0) else -x))
-    def signed(x: torch.Tensor) -> Outputs:
-        return dict(y=x.clone() if bool(x.double().sum() > 0) else -x)
+@pytest.mark.parametrize("shares_integers", [False, True])
+def test_a_reference_that_branches_on_values_is_asked_replica_by_replica_where_they_differ(
+    shares_integers: bool,
+) -> None:
+    @target(x=tensor(N), n=indices(N, below=2), reference=lambda x, n: dict(y=x if bool(n[0] > 0) else -x))
+    def signed(x: torch.Tensor, n: torch.Tensor) -> Outputs:
+        return dict(y=x.clone() if bool(n[0] > 0) else -x)
 
-    group = ReplicaGroup(ramp(signed), ((),) * 4)
-    made = exams(signed, signed.launcher, group)
+    x, n = Argument(("N",), "float32", recipe("normal", 1)), Argument(("N",), "int64", recipe("indices", 2, below=2))
+    plan = Case(signed.name, (Call({"N": 3}, {"x": x, "n": n}),), shares_integers=shares_integers)
+    made = exams(signed, signed.launcher, ReplicaGroup(plan, ((),) * 6))
+    assert len({int(exam.words("n")[0]) for exam in made}) == (1 if shares_integers else 2)
     screen(made)
-    assert not any(exam.cleared for exam in made)
+    assert all(exam.cleared == shares_integers and exam.diverged != shares_integers for exam in made)
     assert all(examine(exam, Examine(exam.case)).primary_finding is None for exam in made)
-
-
-def ramp(made: Target) -> Case:
-    """A case whose sum has no doubtful sign."""
-    engine = RandomEngine(made, 0)
-    drawn = (engine.case(number) for number in range(1000))
-    return next(case for case in drawn if len(case.calls) == 1 and case.last.tensors["x"].values.name == "ones")  # type: ignore[union-attr]

@@ -145,9 +145,16 @@ def test_what_torch_refuses_is_refused(formula: Formula, replicas: int | None) -
         lambda x, k, j: x[k.nonzero().flatten()] * 2,
     ],
 )
-def test_replicas_part_where_an_integer_decides(formula: Formula) -> None:
+def test_replicas_part_where_an_integer_decides_that_they_do_not_share(formula: Formula) -> None:
+    values = given(torch.int64)
     with pytest.raises(Divergence):
-        evaluate(lambda x, k, j: {"y": formula(x, k, j)}, given(torch.int64), CPU, replicas=COUNT)
+        evaluate(lambda x, k, j: {"y": formula(x, k, j)}, values, CPU, replicas=COUNT)
+    values["k"] = values["k"][:1].expand(COUNT, -1).clone()
+    stacked = evaluate(lambda x, k, j: {"y": formula(x, k, j)}, values, CPU, replicas=COUNT)["y"]
+    for row in range(COUNT):
+        one = {name: value[row] for name, value in values.items()}
+        alone = evaluate(lambda x, k, j: {"y": formula(x, k, j)}, one, CPU)["y"]
+        assert torch.equal(stacked.value[row], alone.value) and torch.equal(stacked.spread[row], alone.spread)
 
 
 class OnDevice(torch.Tensor):
