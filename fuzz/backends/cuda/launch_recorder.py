@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fuzz.backends.base import Pointer, RunOrder
 from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
 from fuzz.backends.guarded_memory import address_range
 
-HEAD = 9
+GRID, HEAD = 3, 9
 """A launcher gets the grid, the stream, the function, two kinds of metadata and two hooks before the arguments."""
 
 
@@ -70,8 +71,10 @@ def record_launches() -> Iterator[list[CudaLaunch]]:
         launcher = original.fget(kernel)
 
         def launch(*arguments: Any) -> None:
-            launches.append(CudaLaunch(kernel, launcher, arguments[:HEAD], arguments[HEAD:]))
-            launcher(*arguments)
+            # Triton's launcher would read a grid of tensors too; a launch that is repeated needs its numbers.
+            head = (*map(index, arguments[:GRID]), *arguments[GRID:HEAD])
+            launches.append(CudaLaunch(kernel, launcher, head, arguments[HEAD:]))
+            launcher(*head, *arguments[HEAD:])
 
         return launch
 

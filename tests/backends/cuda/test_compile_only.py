@@ -25,6 +25,7 @@ from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
+from fuzz.target.spec import Target
 from fuzz.worker.protocol import WorkerConfig
 
 H100 = {
@@ -45,6 +46,13 @@ def doubled(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
     assert x.is_cuda and torch.cuda.get_device_properties(x.device).multi_processor_count == 132
     y = torch.empty_like(x)
     doubled_kernel[(triton.cdiv(len(x), 64),)](y, x, len(x), BLOCK=64)
+    return {"y": y}
+
+
+@target(x=tensor(N), reference=lambda x: {"y": x * 2})
+def doubled_by_a_grid_of_tensors(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    y = torch.empty_like(x)
+    doubled_kernel[(torch.ones((), dtype=torch.int64),)](y, x, len(x), BLOCK=64)
     return {"y": y}
 
 
@@ -98,13 +106,15 @@ def test_a_case_is_compiled_for_the_gpu_with_the_specialisation_that_it_asks_for
             assert path.with_suffix(".cubin").read_bytes()[:4] == b"\x7fELF"
 
 
-def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path) -> None:
+@pytest.mark.parametrize("made", [doubled, doubled_by_a_grid_of_tensors])
+def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path, made: Target) -> None:
     with compile_only.compile_only(H100), record_launches() as recorded:
-        run(doubled, doubled.launcher, plan(48, dtype="float16").calls, compile_only.CompileOnlyBackend())
+        run(made, made.launcher, plan(48, dtype="float16").calls, compile_only.CompileOnlyBackend())
         (launch,) = recorded
         assert launch.loop is not None and launch.pointers is not None
         config = launch.loop.config
         assert (config.grid, config.threads, config.stream) == ((1, 1, 1), 128, 0)
+        assert {type(size) for size in config.grid} == {int}
         addresses = [argument.data_ptr() for argument in launch.arguments[:2]]
         assert launch.loop.slots.tolist() == [*addresses, 48, 0, 0]
         assert [pointer.slot for pointer in launch.pointers] == [0, 1]

@@ -41,6 +41,12 @@ def double(out, x, n, BLOCK: tl.constexpr):
     tl.store(out + columns, 2 * tl.load(x + columns, mask=columns < n), mask=columns < n)
 
 
+@triton.jit
+def add(out, x, n, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    tl.atomic_add(out + columns, tl.load(x + columns, mask=columns < n), mask=columns < n)
+
+
 def doubled(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
     double[(1,)](out, x, x.numel(), BLOCK=64)
@@ -148,6 +154,18 @@ def test_replicas_that_share_their_integers_run_together_where_python_reads_them
     plans = plans_of(scaled)
     assert all(all(run_together(scaled, replace(plan, shares_integers=True))) for plan in plans)
     assert not all(all(run_together(scaled, plan)) for plan in plans)
+
+
+def test_a_grid_of_tensors_is_a_number_that_python_gets() -> None:
+    @target(x=tensor(N), n=indices(N, below=3), dtypes=("float32",), reference=lambda x, n: dict(y=x * int(n[0] + 1)))
+    def counted(x: torch.Tensor, n: torch.Tensor) -> Outputs:
+        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        add[(n[0] + 1,)](out, x.contiguous(), x.numel(), BLOCK=64)
+        return {"y": out}
+
+    plans = plans_of(counted)
+    assert all(all(run_together(counted, replace(plan, shares_integers=True))) for plan in plans)
+    assert not all(all(run_together(counted, plan)) for plan in plans)
 
 
 def test_a_replica_that_fails_in_torch_makes_all_run_alone() -> None:
