@@ -30,6 +30,8 @@ class EnsembleTensor(RuleTensor):
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
     product: ElementwiseProduct | None = None
     """Of a product, its factors."""
+    is_quotient: bool = False
+    """Whether it is a quotient that the backend computes as a product with a reciprocal."""
     recurrence: Recurrence | None = None
     """Of a state of a linear recurrence, the steps behind it."""
     is_dot: bool = False

@@ -444,6 +444,20 @@ def fused_gated_norm(x: Array, gate: Array, product: Array) -> Array:
     return apart / np.sqrt((apart * apart).mean(-1, dtype=F)[:, None] + F(1e-5))
 
 
+def test_a_quotient_need_not_be_rounded_where_a_division_is_a_product(ratio: Any) -> None:
+    def less_mean(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        quotient = x / 0.9
+        return {"y": quotient - quotient.mean(-1, keepdim=True)}
+
+    x = np.random.default_rng(0).standard_normal((40, 1)).astype(F)
+    fused = x.astype(np.float64) / np.float64(F(0.9)) - x / F(0.9)
+    assert np.any(fused)
+    for arithmetic, is_admitted in (("libdevice", True), ("libm", False)):
+        expected = evaluate(less_mean, {"x": torch.from_numpy(x)}, make_precision(arithmetic), members=20)["y"]
+        assert (float(ratio(torch.from_numpy(fused.astype(F)), expected)) <= 1) == is_admitted
+        assert float(ratio(torch.from_numpy(16 * fused.astype(F)), expected)) > 1
+
+
 def test_a_product_need_not_be_rounded_where_it_is_a_term_of_a_sum(ratio: Any) -> None:
     for columns in (1, 2, 16):
         x, gate = np.random.default_rng(columns).standard_normal((2, 40, columns)).astype(F)

@@ -34,6 +34,9 @@ ELEMENTARY = (
     "special_ndtri special_bessel_j0 special_bessel_j1 polygamma special_zeta"
 )
 
+CORRECTLY_ROUNDED = 1.0
+"""The error of a division, in roundings, of a backend that computes it as IEEE 754 says."""
+
 
 @lru_cache(maxsize=4096)
 def _rounded_away(value: float) -> bool:
@@ -86,7 +89,7 @@ def round_to_integer(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...]
 
 @rounds
 def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """add, sub, rsub: one rounding, and that of a product which a fused multiply-add leaves out.
+    """add, sub, rsub: one rounding, and that of a product or quotient which a fused multiply-add leaves out.
 
     Sums do not underflow where subnormals are kept. Scaled operands round first.
     """
@@ -110,9 +113,9 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     products = _product(x, t), _product(y, t)
     if products[0] is not None or products[1] is not None:
         recurrence = take_step(noise, t, terms, products)
-        for term, product in zip(terms, products, strict=True):
-            if product is not None:
-                noise.add_working_error_(t, term.abs().nan_to_num_(0.0, 0.0, 0.0))
+    for operand, term, product in zip((x, y), terms, products, strict=True):
+        if product is not None or _is_quotient(operand, t):
+            noise.add_working_error_(t, term.abs().nan_to_num_(0.0, 0.0, 0.0))
     for term, other in ((x, terms[1]), (y, terms[0])):
         if type(term) is EnsembleTensor and term.terms > 1 and isinstance(other, Tensor) and term.shape == t.shape[1:]:
             begin_with(mode, t, other, term.terms)
@@ -135,6 +138,11 @@ def begin_with(mode: EnsembleMode, t: Tensor, start: Tensor, terms: int) -> None
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
     """The product that a term of the stacked sum t is, if it has the sum's shape."""
     return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
+
+
+def _is_quotient(x: Any, t: Tensor) -> bool:
+    """Whether a term of the stacked sum t is a quotient that the backend computes as a product."""
+    return type(x) is EnsembleTensor and x.is_quotient and x.shape == t.shape[1:]
 
 
 @rounds
@@ -161,15 +169,18 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
 def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """div: the backend's error of a division; floor and trunc of the quotient are as those of any rounded number."""
     noise = mode.noise
+    error = 2 * noise.precision.error("div").base
     x, y = align(args[:2], noise.rows)
     rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
     t = torch.true_divide(x, y)
     if rounding_mode is not None and not (_floating(x) or _floating(y)):
         return wrap(mode, torch.div(x, y, rounding_mode=rounding_mode))
     constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
-    noise.round_(t, 2 * noise.precision.error("div").base + constants)
+    noise.round_(t, error + constants)
     if rounding_mode is None:
-        return wrap(mode, t)
+        out = wrap(mode, t)
+        out.is_quotient = error > CORRECTLY_ROUNDED
+        return out
     quotient = noise.widen(t)
     return wrap(mode, quotient.floor() if rounding_mode == "floor" else quotient.trunc())
 
