@@ -5,7 +5,7 @@ python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes
 
 Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
 runs first, and first of all those whose last run had no time to confirm what disagreed. The order of the others is
-drawn. Jobs divide the processors.
+drawn. Jobs divide the processors, and share a GPU at once where NVIDIA's Multi-Process Service is installed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from hashlib import sha256
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.honest.shared_gpu import shared_gpu
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
@@ -148,7 +150,8 @@ def main() -> None:
     shares = Shares(asked.cases, asked.seconds, end, asked.order)
     for name in sets:
         shares.add(name, targets_of(name), kept_runs(asked.backend, name))
-    with ThreadPoolExecutor(asked.jobs) as pool:
+    is_shared = asked.backend == "cuda" and asked.jobs > 1
+    with shared_gpu() if is_shared else nullcontext(), ThreadPoolExecutor(asked.jobs) as pool:
         jobs = [(shares, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]
         for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()

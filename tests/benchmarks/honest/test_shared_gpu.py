@@ -1,0 +1,56 @@
+"""NVIDIA's Multi-Process Service is started where there is one, and ended whatever happens inside."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, shared_gpu
+
+
+@pytest.fixture(autouse=True)
+def no_folders(monkeypatch):
+    for variable in FOLDERS:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def install_control(folder: Path, monkeypatch, status: int = 0) -> Path:
+    """Puts a service on the path that writes down how it is called."""
+    calls, program = folder / "calls", folder / CONTROL
+    said = 'if [ $# = 0 ]; then read line; echo "$line" >> "$CALLS"; else'
+    program.write_text(f'#!/bin/sh\n{said} echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> "$CALLS"; fi\nexit {status}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("CALLS", str(calls))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return calls
+
+
+def test_the_service_runs_inside_and_ends_after_an_error(tmp_path, monkeypatch):
+    calls = install_control(tmp_path, monkeypatch)
+    with pytest.raises(KeyError), shared_gpu():
+        pipe = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+        assert Path(pipe).is_dir() and calls.read_text() == f"-d {pipe}\n"
+        raise KeyError
+    assert calls.read_text().splitlines()[1:] == ["quit"]
+    assert not Path(pipe).exists() and not FOLDERS.keys() & os.environ.keys()
+
+
+def test_a_service_that_does_not_start_is_not_ended(tmp_path, monkeypatch):
+    calls = install_control(tmp_path, monkeypatch, status=1)
+    with shared_gpu():
+        assert not FOLDERS.keys() & os.environ.keys()
+    assert len(calls.read_text().splitlines()) == 1
+
+
+def test_a_service_that_somebody_else_started_is_left_alone(tmp_path, monkeypatch):
+    calls = install_control(tmp_path, monkeypatch)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "theirs")
+    with shared_gpu():
+        assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == "theirs"
+    assert not calls.exists()
+
+
+def test_a_machine_without_it_is_as_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with shared_gpu():
+        assert not FOLDERS.keys() & os.environ.keys()
