@@ -70,7 +70,7 @@ def attempt(
 ) -> list[Any] | None:
     """The results at these sizes, with the first dim the fastest in memory if `transposed`; None where refused.
 
-    The values of the tensors are "random", or "equal" to 0.5.
+    The values of the tensors are "random" between 0 and 1, "equal" to 0.5, or "normal" of a deviation of 8.
     """
     function = find_function(declaration.function)
     assert function is not None
@@ -81,6 +81,10 @@ def attempt(
         name: torch.rand(resolve(tuple(texts), sizes), generator=generator).to(dtype)
         for name, texts in declaration.shapes.items()
     }
+    if values == "normal":
+        tensors = {
+            name: torch.randn(value.shape, generator=generator).mul(8).to(dtype) for name, value in tensors.items()
+        }
     if values == "equal":
         tensors = {name: torch.full_like(value, 0.5) for name, value in tensors.items()}
     if transposed:

@@ -156,6 +156,12 @@ def counts_values(declaration: Declaration, sizes: dict[str, int]) -> bool:
     return some is not None and equal is not None and [one.shape for one in some] != [one.shape for one in equal]
 
 
+def refuses_numbers(declaration: Declaration, sizes: dict[str, int]) -> bool:
+    """Whether the call takes numbers between 0 and 1, and not all others."""
+    some, normal = (attempt(declaration, sizes, torch.float32, values=values) for values in ("random", "normal"))
+    return some is not None and normal is None
+
+
 def reads_layout(declaration: Declaration, sizes: dict[str, int]) -> bool:
     """Whether the results are of places in memory, as as_strided's are, and not of the elements."""
     return not agree(*(attempt(declaration, sizes, torch.float32, each) for each in (False, True)), tolerance=1e-3)
@@ -199,7 +205,9 @@ def declare(info: Any) -> Iterator[Declaration]:
         for apart in (True, False):
             over, sizes = name_dims(shapes, apart)
             declared = Declaration(name, info.name, args, kwargs, over, {})
-            if any(is_left_out(declared, sizes) for is_left_out in (is_random, reads_layout, counts_values)):
+            if any(
+                leaves_out(declared, sizes) for leaves_out in (is_random, reads_layout, counts_values, refuses_numbers)
+            ):
                 continue
             if found := complete(declared, sizes, apart):
                 yield found

@@ -66,6 +66,7 @@ def test_a_dim_that_an_argument_fixes_is_not_free():
         info("exp", (torch.tensor(1.0), {})),
         info("no_such_operation", (torch.rand(3), {})),
         info("unique_consecutive", (torch.rand(5), {})),
+        info("nn.functional.binary_cross_entropy", (torch.rand(5, 5), torch.rand(5, 5), {})),
     ],
     ids=lambda sample: sample.name,
 )
