@@ -219,6 +219,7 @@ def declare(
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
+    _check_keywords(launcher, dict(locals()))
     label = name or launcher.__name__
     if isinstance(differentiable, bool):
         raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
@@ -244,6 +245,14 @@ def declare(
     )  # fmt: skip
     _check(declared, arguments)
     return declared
+
+
+def _check_keywords(launcher: Launcher, keywords: Mapping[str, object]) -> None:
+    """TargetError for a keyword that was given a tensor or an option, as an argument is."""
+    for keyword, value in keywords.items():
+        if isinstance(value, TensorArgument | OptionArgument):
+            what = f"{keyword}= is a keyword of @target, and names no argument: give the argument another name"
+            raise TargetError(f"target {launcher.__name__!r}: {what}")
 
 
 def _dim_name(keyword: str, dim: object) -> str:

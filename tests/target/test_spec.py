@@ -26,6 +26,13 @@ def launcher(x: Any, eps: float = 0.0) -> dict[str, Any]:
     return {"y": x}
 
 
+@pytest.mark.parametrize("keyword", ["batch", "rows", "name", "range"])
+@pytest.mark.parametrize("value", [tensor(M), option(1, 2)])
+def test_an_argument_with_the_name_of_a_keyword_is_refused_in_one_line(keyword: str, value: Any) -> None:
+    with pytest.raises(TargetError, match=f"^target 'launcher': {keyword}= is a keyword of @target.*another name$"):
+        declare(launcher, x=tensor(M, N), **{keyword: value})
+
+
 def test_the_public_api_declares_a_target_that_can_be_called() -> None:
     made = fuzz.target(x=fuzz.tensor(M, N), eps=fuzz.option(1e-5, 0.0), batch=M)(launcher)
     assert isinstance(made, fuzz.Target) and made.name == "launcher" and made.doc == "Does nothing much."
