@@ -13,28 +13,48 @@ from fuzz.errors import TargetError, UsageError, os_errors_as
 from fuzz.escaping import shell_quote
 from fuzz.run import environment
 from fuzz.run.target_index import Listing, keep_listing, read_listing
-from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
+from fuzz.target.loader import built_in_files, library_files, load, load_module, locate, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target
 
 
-def list_targets(json: Json = False) -> int:
-    """List the built-in targets, what they promise, and their planted bugs."""
+def list_targets(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TARGET", help="A name, a file, or path.py:NAME; the built-in ones by default."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """List targets, what they promise, and their planted bugs: for one's own, whether the declaration is in order."""
+    described = [describe_target(target) for text in targets for target in named_targets(text)] if targets else known()
+    if json:
+        put_json(described)
+        return 0
+    for fields in described:
+        put(f"{fields['name']}: {fields['doc']}")
+        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
+        put(f"  promises  {fields['promises']}")
+        put(f"  planted   {', '.join(fields['planted']) or 'none'}")
+    return 0
+
+
+def known() -> list[dict[str, Any]]:
+    """The descriptions of the built-in targets, with a line on standard error for each library that is missing."""
     listing = read_listing()
     if listing is None:
         listing = make_listing()
         keep_listing(listing)
     for reason in listing["missing"]:
         errors.print(reason)
-    if json:
-        put_json(listing["targets"])
-        return 0
-    for fields in listing["targets"]:
-        put(f"{fields['name']}: {fields['doc']}")
-        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
-        put(f"  promises  {fields['promises']}")
-        put(f"  planted   {', '.join(fields['planted']) or 'none'}")
-    return 0
+    targets: list[dict[str, Any]] = listing["targets"]
+    return targets
+
+
+def named_targets(text: str) -> list[Target]:
+    """The targets that a text names: all of a file. TargetError where there is none."""
+    path, name = locate(text)
+    found = targets_in(load_module(path))
+    return list(found.values()) if found and not name else [load(text)]
 
 
 def make_listing() -> Listing:

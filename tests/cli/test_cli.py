@@ -229,6 +229,36 @@ def test_list_tells_people_what_targets_promise() -> None:
     assert "rows of M do not depend on their batch" in told and "swapped_param_grads" in told
 
 
+TWO_TARGETS = """
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=2 * x), linear="x")
+def doubled(x):
+    \"""Twice the input.\"""
+    return dict(y=x + x)
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=x / missing))
+def halved(x):
+    return dict(y=x / 2)
+"""
+
+
+def test_list_describes_the_targets_of_a_file_and_checks_their_declarations(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(TWO_TARGETS)
+    done = fuzz("list", f"{path}:doubled", "gelu_bw")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("doubled: Twice the input.\n  outputs   y; dtypes float32") and "\ngelu_bw: " in done.out
+    done = fuzz("list", str(path))
+    assert done.code == 2 and done.err.count("\n") == 1 and "target 'halved'" in done.err and "missing" in done.err
+    done = fuzz("list", str(tmp_path / "none.py"))
+    assert done.code == 2 and done.err == f"fuzz: target file {tmp_path / 'none.py'} does not exist\n"
+
+
 def test_doctor_says_what_this_machine_can_run() -> None:
     value = fuzz("doctor", "--json").json
     assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}
