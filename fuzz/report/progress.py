@@ -134,7 +134,7 @@ def summary(result: Result) -> Table:
         table.add_row("findings", NOTHING_CONFIRMED if result.nothing_confirmed else "none")
     if invalid := result.invalid_inputs.tried:
         harmful = len(result.invalid_inputs.accepted)
-        text = f"{invalid} tried, {harmful} not refused and harmful, which no promise forbids: rejects= would"
+        text = f"{invalid} tried, {harmful} accepted and harmful, which only rejects= would forbid"
         table.add_row("invalid inputs", text if harmful else f"{invalid} tried, none harmful")
     for accepted in result.invalid_inputs.accepted:
         table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))

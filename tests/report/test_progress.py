@@ -148,6 +148,6 @@ def test_invalid_inputs_that_were_not_refused_are_listed_apart_from_findings(cas
     progress, text = watched()
     progress.console.print(summary(result))
     lines = " ".join(text.getvalue().split())
-    assert "findings none invalid inputs 12 tried, 1 not refused and harmful" in lines
+    assert "findings none invalid inputs 12 tried, 1 accepted and harmful, which only rejects= would forbid" in lines
     assert "not refused (low) x has 3 elements where N = 4: out-of-bounds load of x[3]" in lines
     assert not result.fails()
