@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
-from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.case import Argument, Call, Case, Scalar, Split
 from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
@@ -38,6 +38,8 @@ LONG, MAX_LONG = 0, 1 << 17
 take other paths beyond the sizes of their blocks, and one row shows that as well as many."""
 BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
+KEPT = ((1, (False, False)), (1, (True, False)), (1, (False, True)), (1, (True, True)))
+"""(weight, whether a call has the dims, and the options, of the one before it): what is kept may depend on both."""
 OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
 """(weight, powers of two that a long dim lies below the longest)."""
 COPIES, COPY_REMAINDER = 8, 5
@@ -78,15 +80,29 @@ def cases(target: Target, budgets: Budgets = BUDGETS) -> st.SearchStrategy[Case]
 def draw_case(draw: Draw, target: Target, budgets: Budgets) -> Case:
     """One call, or now and then two or three whose state between them is the question; rarely a split."""
     count = pick(draw, ((94, 1), (4, 2), (2, 3)))
-    calls = tuple(draw_call(draw, target, budgets) for _ in range(count))
+    calls = [draw_call(draw, target, budgets)]
+    while len(calls) < count:
+        dims, options = pick(draw, KEPT)
+        before = calls[-1]
+        calls.append(
+            draw_call(draw, target, budgets, before.dims if dims else None, before.options if options else None)
+        )
     split = None
     if target.batch_dim and draw(3) == 0:
         split = draw_split(draw, calls[-1].dims[target.batch_dim])
-    return Case(target.name, calls, split)
+    return Case(target.name, tuple(calls), split)
 
 
-def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
-    dims = draw_dims(draw, target, budgets)
+def draw_call(
+    draw: Draw,
+    target: Target,
+    budgets: Budgets,
+    dims: Mapping[str, int] | None = None,
+    options: Mapping[str, Scalar] | None = None,
+) -> Call:
+    """A call of these dims and options; those that are None are drawn."""
+    if dims is None:
+        dims = draw_dims(draw, target, budgets)
     uniform = draw(100) < 80
     first = draw(1 << 16)
     ranks = {name: run.least + draw(run.most - run.least + 1) for name, run in target.runs.items()}
@@ -98,7 +114,8 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
         declared = draw_shape(draw, declared, ranks)
         value = draw_argument(draw, target, name, declared, dims, choose_dtype(declared.dtypes, choice))
         arguments[name] = copy_earlier_values(target, name, value, arguments)
-    options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
+    if options is None:
+        options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
     cotangents = {
         # A gradient has the dtype of its output, which is that of the first argument as a rule.
         name: draw_argument(

@@ -8,7 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import NoReturn
 
@@ -293,3 +293,15 @@ def test_elements_of_an_argument_that_is_written_share_no_memory() -> None:
 def test_they_do_where_the_target_says_so() -> None:
     kinds = written_layouts(overlapping=True)
     assert "expanded" in kinds["state"] & kinds["x asked"]
+
+
+def test_a_later_call_may_differ_from_the_one_before_it_in_sizes_or_options_alone() -> None:
+    """What a kernel keeps between calls may lack one of them in its key."""
+    n, base = size("N", 1, 64), option(*range(8))
+    kept = target(x=tensor(n), base=base, reference=lambda x, base: dict(y=x))(lambda x, base: dict(y=x))
+    engine = RandomEngine(kept, 0)
+    seen = Counter()
+    for case in map(engine.case, range(1500)):
+        for before, after in pairwise(case.calls):
+            seen[before.dims == after.dims, before.options == after.options] += 1
+    assert set(seen) == {*product((False, True), repeat=2)} and min(seen.values()) > 10
