@@ -159,19 +159,21 @@ class Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:
             return self
-        calls = tuple(_reseed(call, number, self.shares_integers) for call in self.calls)
-        return Case(self.target, calls, self.split)
+        return Case(self.target, tuple(self._reseed(call, number) for call in self.calls), self.split)
+
+    def shares(self, value: Argument) -> bool:
+        """Whether replicas of this plan share the values of an argument."""
+        return self.shares_integers and not value.is_float
+
+    def _reseed(self, call: Call, number: int) -> Call:
+        arguments, cotangents = (
+            {name: old if self.shares(old) else old.reseed(number) for name, old in part.items()}
+            for part in (call.arguments, call.cotangents)
+        )
+        return Call(call.dims, arguments, call.options, cotangents, call.launch)
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
-
-
-def _reseed(call: Call, number: int, only_floats: bool) -> Call:
-    arguments, cotangents = (
-        {name: old if only_floats and not old.is_float else old.reseed(number) for name, old in part.items()}
-        for part in (call.arguments, call.cotangents)
-    )
-    return Call(call.dims, arguments, call.options, cotangents, call.launch)
 
 
 def reseed(values: Values, number: int) -> Values:

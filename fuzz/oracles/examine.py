@@ -249,7 +249,8 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
             reports.append(UNEXAMINED if enough else examine(exam, group.request(number)))
     except FatalError as fatal:
         last = (report_of_outcome(fatal.outcome),)
-    reports[:1] = [replace(report, one_by_one=True) for report in reports[:1]]
+    if reports:
+        reports[0] = replace(reports[0], one_by_one=True)
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 

@@ -78,7 +78,7 @@ class CaseRunner:
             return alone
         device = self.backend.device
         values = {
-            name: replica_values(value, call.dims, count, device, plan.shares_integers and not value.is_float)
+            name: replica_values(value, call.dims, count, device, plan.shares(value))
             for name, value in call.tensors.items()
         }
         trace, replayed = record_and_replay(self.backend, kept[0], values, first.calls[0].outputs)
