@@ -221,8 +221,6 @@ def declare(
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
     _check_keywords(launcher, dict(locals()))
     label = name or launcher.__name__
-    if isinstance(differentiable, bool):
-        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = known_dtypes(FLOATS if dtypes is None else dtypes)
     tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
@@ -248,11 +246,14 @@ def declare(
 
 
 def _check_keywords(launcher: Launcher, keywords: Mapping[str, object]) -> None:
-    """TargetError for a keyword that was given a tensor or an option, as an argument is."""
+    """TargetError for a keyword that was given a tensor or an option, as an argument is, or True for shapes."""
     for keyword, value in keywords.items():
         if isinstance(value, TensorArgument | OptionArgument):
             what = f"{keyword}= is a keyword of @target, and names no argument: give the argument another name"
             raise TargetError(f"target {launcher.__name__!r}: {what}")
+    if isinstance(keywords["differentiable"], bool):
+        label = keywords["name"] or launcher.__name__
+        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
 
 
 def _dim_name(keyword: str, dim: object) -> str:
