@@ -201,20 +201,36 @@ def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
 
 def limit_size(target: Target, name: str, most: int, case: Case) -> Case:
     """The case with a dim of at most this size."""
-    return _change_sizes(target, name, lambda size: min(size, most), case)
+    return _change_sizes(target, name, (lambda size: min(size, most),), case)
 
 
 def with_size(target: Target, name: str, sizes: Sequence[int], case: Case) -> Case:
-    """The case with a dim of the nearest of these sizes."""
-    return _change_sizes(target, name, lambda own: min(sizes, key=lambda size: abs(size - own)), case)
+    """The case with a dim of the nearest of these sizes.
+
+    Parts that divide it, where these were too many rows, have no larger sizes, or are empty as before.
+    """
+
+    def nearest(own: int) -> int:
+        return min(sizes, key=lambda size: abs(size - own))
+
+    def no_larger(own: int) -> int:
+        return max((size for size in sizes if size <= own), default=min(sizes))
+
+    return _change_sizes(target, name, (nearest, no_larger, lambda own: own and no_larger(own)), case)
 
 
-def _change_sizes(target: Target, name: str, change: Callable[[int], int], case: Case) -> Case:
-    """The case with another size of a dim in each call; where parts divide the dim, each of them has another size."""
-    divided: set[int] = set()
+def _change_sizes(target: Target, name: str, changes: Sequence[Callable[[int], int]], case: Case) -> Case:
+    """The case with another size of a dim in each call; where parts divide the dim, each of them has another size.
+
+    The sizes are those of the first change by which the parts have as many rows as there may be.
+    """
+    change, divided = changes[0], set[int]()
     for ragged in find_ragged(case, target):
         if ragged.rows.name == name:
-            case = resize_parts(case, target, ragged, [change(length) for length in ragged.lengths])
+            resized = (
+                resize_parts(case, target, ragged, [one(length) for length in ragged.lengths]) for one in changes
+            )
+            case = next((one for one in resized if one is not case), case)
             divided.add(ragged.call)
     for index, call in enumerate(case.calls):
         if index not in divided and change(call.dims[name]) != call.dims[name]:
