@@ -13,7 +13,7 @@ from fuzz.errors import TargetError, UsageError, os_errors_as
 from fuzz.escaping import shell_quote
 from fuzz.run import environment
 from fuzz.run.target_index import Listing, keep_listing, read_listing
-from fuzz.target.loader import built_in_files, library_files, load, load_module, locate, targets_in
+from fuzz.target.loader import built_in_files, library_files, load_all, load_module, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target
 
@@ -26,7 +26,8 @@ def list_targets(
     json: Json = False,
 ) -> int:
     """List targets, what they promise, and their planted bugs: for one's own, whether the declaration is in order."""
-    described = [describe_target(target) for text in targets for target in named_targets(text)] if targets else known()
+    named = [target for text in targets or () for target in load_all(text).values()]
+    described = [describe_target(target) for target in named] if targets else known()
     if json:
         put_json(described)
         return 0
@@ -48,13 +49,6 @@ def known() -> list[dict[str, Any]]:
         errors.print(reason)
     targets: list[dict[str, Any]] = listing["targets"]
     return targets
-
-
-def named_targets(text: str) -> list[Target]:
-    """The targets that a text names: all of a file. TargetError where there is none."""
-    path, name = locate(text)
-    found = targets_in(load_module(path))
-    return list(found.values()) if found and not name else [load(text)]
 
 
 def make_listing() -> Listing:

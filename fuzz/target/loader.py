@@ -47,17 +47,22 @@ def library_files() -> list[Path]:
 
 def load(text: str) -> Target:
     """The target named by a built-in name, a path, or ``path.py:name``. TargetError says what is wrong with it."""
+    targets = load_all(text)
+    if len(targets) > 1:
+        path, _ = locate(text)
+        raise TargetError(f"{path}: {len(targets)} targets, name one: " + ", ".join(f"{path}:{key}" for key in targets))
+    return next(iter(targets.values()))
+
+
+def load_all(text: str) -> dict[str, Target]:
+    """The targets that such a text names, by name: all of a file where it names none of them. Raises TargetError."""
     path, name = locate(text)
     targets = targets_in(load_module(path))
     if not targets:
         raise TargetError(f"{path}: no target in it; decorate a launcher with @target(...)")
-    if name:
-        if name not in targets:
-            raise TargetError(f"{path}: no target {name!r}; there are {', '.join(targets)}")
-        return targets[name]
-    if len(targets) > 1:
-        raise TargetError(f"{path}: {len(targets)} targets, name one: " + ", ".join(f"{path}:{key}" for key in targets))
-    return next(iter(targets.values()))
+    if name and name not in targets:
+        raise TargetError(f"{path}: no target {name!r}; there are {', '.join(targets)}")
+    return {name: targets[name]} if name else targets
 
 
 def locate(text: str) -> tuple[Path, str]:
