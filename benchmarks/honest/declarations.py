@@ -167,6 +167,10 @@ def reads_layout(declaration: Declaration, sizes: dict[str, int]) -> bool:
     return not agree(*(attempt(declaration, sizes, torch.float32, each) for each in (False, True)), tolerance=1e-3)
 
 
+LEFT_OUT = (is_random, reads_layout, counts_values, refuses_numbers)
+"""What calls are left out, each by a function that says whether a declaration is such a call."""
+
+
 def agree(first: list[Any] | None, second: list[Any] | None, tolerance: float = 0.0) -> bool:
     """Whether neither call was refused, and the results of both are real tensors of the same values."""
     if first is None or second is None:
@@ -205,9 +209,7 @@ def declare(info: Any) -> Iterator[Declaration]:
         for apart in (True, False):
             over, sizes = name_dims(shapes, apart)
             declared = Declaration(name, info.name, args, kwargs, over, {})
-            if any(
-                leaves_out(declared, sizes) for leaves_out in (is_random, reads_layout, counts_values, refuses_numbers)
-            ):
+            if any(is_left_out(declared, sizes) for is_left_out in LEFT_OUT):
                 continue
             if found := complete(declared, sizes, apart):
                 yield found

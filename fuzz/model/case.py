@@ -44,8 +44,11 @@ class Argument:
         return materialise(self.values, self.stored_shape(dims), self.dtype)
 
     def reseed(self, number: int) -> Argument:
-        """The same in replica `number` of a plan."""
-        return Argument(self.shape, self.dtype, reseed(self.values, number), self.layout)
+        """The same in replica `number` of a plan: a recipe with another seed; values that are listed stay."""
+        values = self.values
+        if isinstance(values, Recipe):
+            values = values.reseed(values.seed + number * SEED_STRIDE)
+        return Argument(self.shape, self.dtype, values, self.layout)
 
     def stored_shape(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of the distinct elements: expanded dims hold one."""
@@ -174,11 +177,6 @@ class Case:
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
-
-
-def reseed(values: Values, number: int) -> Values:
-    """The values of replica `number`: those of a recipe with another seed."""
-    return values.reseed(values.seed + number * SEED_STRIDE) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:

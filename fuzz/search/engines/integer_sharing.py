@@ -40,7 +40,7 @@ class IntegerSharing:
 
     def decide(self, plan: Case, replicas: int) -> Case:
         """The plan, in which the replicas share their integers where that helps."""
-        shares = replicas > 1 and may_share(plan) and self.with_shared.share < self.with_own.share
+        shares = replicas > 1 and self.with_shared.share < self.with_own.share and may_share(plan)
         self._plans += shares
         shares = shares and self._plans % UNSHARED != 0
         return replace(plan, shares_integers=shares) if shares != plan.shares_integers else plan
