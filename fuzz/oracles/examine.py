@@ -15,8 +15,8 @@ import torch
 from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
-from fuzz.backends.deferred_dynamo import deferring_dynamo
 from fuzz.backends.execute import FatalError, run
+from fuzz.backends.quick_imports import quick_imports
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
@@ -78,7 +78,7 @@ def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     os.environ.update({**ONE_THREAD, **BACKENDS[config.backend].load_environment})
     keep_freed_memory()
-    with deferring_dynamo():
+    with quick_imports():
         with running(FILE):
             target = load(config.target)
         for module in target.imports:
@@ -91,7 +91,7 @@ def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
 def make_loading_handler(file: Path) -> Callable[[object], None]:
     """Makes a handler that does nothing: its process tells whether the file of a target can be loaded."""
     torch.set_num_threads(1)
-    with running(FILE), deferring_dynamo():
+    with running(FILE), quick_imports():
         load_module(file)
     return lambda request: None
 

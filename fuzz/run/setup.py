@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.backends import BACKENDS, check_name
 from fuzz.backends import backend as named_backend
-from fuzz.backends.deferred_dynamo import deferring_dynamo
+from fuzz.backends.quick_imports import quick_imports
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, module_name
@@ -92,7 +92,7 @@ def load_checked_target(target: str, planted: str | None, backend: str) -> Targe
     may_fork = fork_worker_server()
     chosen = BACKENDS[choose_backend(backend)]
     before = begin_loading()
-    with environment_variables({**ONE_THREAD, **chosen.load_environment}), deferring_dynamo():
+    with environment_variables({**ONE_THREAD, **chosen.load_environment}), quick_imports():
         loaded = load(target)
         if planted:
             load_planted(loaded, planted)

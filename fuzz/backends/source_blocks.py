@@ -1,0 +1,68 @@
+"""Finds where functions end in their files by their bytecode, as Triton asks for each kernel that a library decorates.
+
+`inspect.getsourcelines` uses a tokenizer in Python, which takes half of the import of a library of 250 kernels.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+from fuzz.backends.triton_host.patching import Patch, patched
+
+HEADERS = ("def ", "async def ", "@")
+OPEN = frozenset("()[]{}\"'\\")
+"""What a statement may go on with in its next line."""
+
+
+@contextmanager
+def finding_blocks_by_bytecode() -> Iterator[None]:
+    """`inspect.getsourcelines` reads bytecode inside, and gives what it gives otherwise."""
+    slow = inspect.getsourcelines
+
+    def get_source_lines(function: Any) -> tuple[list[str], int]:
+        if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+            return slow(function)
+        lines, row = inspect.findsource(function)
+        end = block_end(lines, row, function.__code__)
+        return slow(function) if end is None else (lines[row:end], row + 1)
+
+    with patched([Patch(inspect, "getsourcelines", get_source_lines)]):
+        yield
+
+
+def block_end(lines: list[str], row: int, code: CodeType) -> int | None:
+    """The row after a function's last one, where it begins in `row`; None where bytecode does not show it.
+
+    Indented lines that follow the last one with bytecode belong to it: a `pass` may have none.
+    """
+    indent = _indent(lines[row])
+    if not lines[row].startswith(HEADERS, indent) or lines[row][:indent].strip(" "):
+        return None
+    end = last_line(code)
+    if end == code.co_firstlineno:
+        # It is one line, or its body is documentation alone.
+        return None
+    for after in range(end, len(lines)):
+        text = lines[after].strip()
+        is_indented = _indent(lines[after]) > indent
+        if text and not text.startswith("#") and not is_indented:
+            return end if text[0] not in OPEN else None
+        if text and (text.startswith("#") and is_indented or OPEN.intersection(text)):
+            return None
+        if text and is_indented:
+            end = after + 1
+    return end
+
+
+def last_line(code: CodeType) -> int:
+    """The last line with bytecode of a function, or of one inside it."""
+    inner = [last_line(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return max([code.co_firstlineno, *inner, *(end for _, end, _, _ in code.co_positions() if end)])
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
