@@ -136,7 +136,7 @@ def first_finding(
     budget = ["--seconds", str(seconds), "--backend", "cpu", "--json", "--corpus", "findings"]
     running = buggy.start(cpus, folder, "-m", "fuzz", "run", bug.target, *budget)
     # A case that is under way, or that is shrunk, may go on for long after the time has ended.
-    ended = last_line(running, 2 * seconds)
+    ended = last_line(running, 4 * seconds)
     found = [one for one in ended.get("findings", []) if may_be(bug, Path(folder, one["path"]))]
     if bug.fixed and found:
         fixed = Side(side.tree, where[bug.package, bug.fixed])
