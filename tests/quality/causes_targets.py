@@ -45,7 +45,7 @@ BOTH = {"x": tensor(N), "dtypes": ("float32",), "reference": both}
 # ------------------------------------------------------------------ several causes
 
 
-@target(**ONE, timeout=3.0)
+@target(**ONE, timeout=1.5)
 def four_faults(x):
     """Dies, hangs, fills memory and raises, each for a twentieth to a tenth of the sizes."""
     kind = x.numel() % 20
