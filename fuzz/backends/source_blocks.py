@@ -18,19 +18,22 @@ OPEN = frozenset("()[]{}\"'\\")
 """What a statement may go on with in its next line."""
 
 
+read_by_tokens = inspect.getsourcelines
+
+
+def source_lines(function: Any) -> tuple[list[str], int]:
+    """What `inspect.getsourcelines` gives: the lines of a function and the number of the first one."""
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        return read_by_tokens(function)
+    lines, row = inspect.findsource(function)
+    end = block_end(lines, row, function.__code__)
+    return read_by_tokens(function) if end is None else (lines[row:end], row + 1)
+
+
 @contextmanager
 def finding_blocks_by_bytecode() -> Iterator[None]:
-    """`inspect.getsourcelines` reads bytecode inside, and gives what it gives otherwise."""
-    slow = inspect.getsourcelines
-
-    def get_source_lines(function: Any) -> tuple[list[str], int]:
-        if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
-            return slow(function)
-        lines, row = inspect.findsource(function)
-        end = block_end(lines, row, function.__code__)
-        return slow(function) if end is None else (lines[row:end], row + 1)
-
-    with patched([Patch(inspect, "getsourcelines", get_source_lines)]):
+    """Has everybody who asks `inspect` for source lines get them by bytecode."""
+    with patched([Patch(inspect, "getsourcelines", source_lines)]):
         yield
 
 

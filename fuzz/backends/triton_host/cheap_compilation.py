@@ -22,6 +22,7 @@ from triton._C.libtriton import ir
 from triton.runtime import jit
 from triton.runtime.cache import FileCacheManager
 
+from fuzz.backends.source_blocks import source_lines
 from fuzz.backends.triton_host.patching import Patch
 from fuzz.files import replace_file
 
@@ -114,12 +115,12 @@ class Inspect:
     def getsourcelines(self, function: Any) -> tuple[list[str], int]:
         """The lines of a function and the number of the first one."""
         if not is_plain(function):
-            return inspect.getsourcelines(function)
+            return source_lines(function)
         code = function.__code__
         if id(code) not in self.blocks:
             if len(self.blocks) >= MOST_BLOCKS:
                 self.blocks.clear()
-            self.blocks[id(code)] = code, *inspect.getsourcelines(function)
+            self.blocks[id(code)] = code, *source_lines(function)
         _, block, first = self.blocks[id(code)]
         return list(block), first
 
