@@ -24,7 +24,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from hashlib import sha256
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +60,18 @@ def named_in(path: Path) -> Iterator[str]:
         print(error, file=sys.stderr)
 
 
+def version(library: str) -> str | None:
+    """The version of a library that is installed."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def declare_operations(jobs: int) -> None:
     """Declares the targets of torch's operations, again where they are those of other code or libraries."""
     files = [Path(__file__).with_name(f"{name}.py") for name in ("bounds", "calls", "declarations", "operations")]
-    parts = [f"{metadata.version('torch')} {find_spec('flag_gems')}".encode(), *(file.read_bytes() for file in files)]
+    parts = [repr([version("torch"), version("flag_gems")]).encode(), *(file.read_bytes() for file in files)]
     digest, done = sha256(b"".join(parts)).hexdigest(), OPERATIONS / "done"
     if done.is_file() and done.read_text(encoding="utf-8") == digest:
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -82,7 +83,9 @@ def flag_gems_functions() -> Mapping[str, Callable[..., Any]]:
     """FlagGems' functions by operation. It asks for its vendor's GPU when it is imported, and keeps what it tunes."""
     os.environ.setdefault("GEMS_VENDOR", "nvidia")
     os.environ.setdefault("FLAGGEMS_DB_URL", "sqlite:///:memory:")
-    with nullcontext() if torch.cuda.is_available() else cpu.active():
+    with nullcontext() if torch.cuda.is_available() else cpu.active(), warnings.catch_warnings():
+        # Its kernels are decorated as older versions of Triton ask for.
+        warnings.simplefilter("ignore", DeprecationWarning)
         import flag_gems
 
     return {entry[0]: entry[1] for entry in flag_gems._FULL_CONFIG}
