@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs,
 from benchmarks.honest.table import write
 from benchmarks.processors import share_of
 from fuzz.errors import TargetError
+from fuzz.run.environment import installed_version
 from fuzz.target.loader import library_files, load_module, targets_in
 
 OPERATIONS = STORE / "targets"
@@ -60,18 +60,13 @@ def named_in(path: Path) -> Iterator[str]:
         print(error, file=sys.stderr)
 
 
-def version(library: str) -> str | None:
-    """The version of a library that is installed."""
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def declare_operations(jobs: int) -> None:
     """Declares the targets of torch's operations, again where they are those of other code or libraries."""
     files = [Path(__file__).with_name(f"{name}.py") for name in ("bounds", "calls", "declarations", "operations")]
-    parts = [repr([version("torch"), version("flag_gems")]).encode(), *(file.read_bytes() for file in files)]
+    parts = [
+        repr([installed_version(name) for name in ("torch", "flag_gems")]).encode(),
+        *(file.read_bytes() for file in files),
+    ]
     digest, done = sha256(b"".join(parts)).hexdigest(), OPERATIONS / "done"
     if done.is_file() and done.read_text(encoding="utf-8") == digest:
         return
