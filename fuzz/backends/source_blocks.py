@@ -16,8 +16,6 @@ from fuzz.backends.triton_host.patching import Patch, patched
 HEADERS = ("def ", "async def ", "@")
 OPEN = frozenset("()[]{}\"'\\")
 """What a statement may go on with in its next line."""
-
-
 read_by_tokens = inspect.getsourcelines
 
 
@@ -50,14 +48,14 @@ def block_end(lines: list[str], row: int, code: CodeType) -> int | None:
         # It is one line, or its body is documentation alone.
         return None
     for after in range(end, len(lines)):
-        text = lines[after].strip()
-        is_indented = _indent(lines[after]) > indent
-        if text and not text.startswith("#") and not is_indented:
+        text, is_indented = lines[after].strip(), _indent(lines[after]) > indent
+        if not text or (text.startswith("#") and not is_indented):
+            continue
+        if not is_indented:
             return end if text[0] not in OPEN else None
-        if text and (text.startswith("#") and is_indented or OPEN.intersection(text)):
+        if text.startswith("#") or OPEN.intersection(text):
             return None
-        if text and is_indented:
-            end = after + 1
+        end = after + 1
     return end
 
 
