@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import torch
 
@@ -39,7 +40,11 @@ FEW_STEPS = 1
 STAGES_OF_MANY = tuple(stage for stage in range(len(STAGES)) if stage != FEW_STEPS)
 """Stages of screening and sweeps: what many replicas take are additions, of which one stage more makes more."""
 SMALL = 1 << 12
-"""A call of fewer elements that is examined alone begins with `FEW_STEPS`: its time are calls, not additions."""
+"""A call of fewer elements that is examined alone begins with `FEW_STEPS`: its time are calls, not additions.
+
+The reference of other calls is evaluated where their kernels ran.
+"""
+HOST = "cpu"
 BEFORE_THOROUGH = 2
 """The last stage whose bounds hold no walks of long sums."""
 FIRST_THOROUGH = BEFORE_THOROUGH + 1
@@ -53,6 +58,7 @@ Inputs = dict[str, torch.Tensor | Scalar]
 
 
 ExpectedOutputs = Mapping[str, Expected]
+Evaluated = TypeVar("Evaluated")
 MakeTensor = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
 
 
@@ -73,34 +79,69 @@ def evaluate_reference(
         # Accuracy asks for these stages in this order, as screening did.
         stages |= {one.stage: one.of_replica() for one in exam.uncleared.pop(index, ())}
     if stage not in stages:
-        inputs, cotangents = reference_inputs(exam, index)
         before = max((one for one in stages if one < stage), default=None)
         known = None if before is None else (before, stages[before])
-        stages[stage] = _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+
+        def evaluate_on(device: str) -> ExpectedOutputs:
+            inputs, cotangents = reference_inputs(exam, index, device)
+            return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+
+        stages[stage] = beside_kernels(exam, index, evaluate_on)
     return stages[stage]
 
 
 def evaluate_without_walks(exam: Examination, index: int, stage: int) -> ExpectedOutputs:
     """The same with the members of a stage, of which none adds up the terms of sums."""
-    inputs, cotangents = reference_inputs(exam, index)
-    return _evaluate(exam, index, inputs, cotangents, stage, None, walks=False)
+
+    def evaluate_on(device: str) -> ExpectedOutputs:
+        inputs, cotangents = reference_inputs(exam, index, device)
+        return _evaluate(exam, index, inputs, cotangents, stage, None, walks=False)
+
+    return beside_kernels(exam, index, evaluate_on)
 
 
 def evaluate_order_errors(exam: Examination, index: int) -> Mapping[str, torch.Tensor]:
     """By output how far off each order of all sums in float32 is, (orders, *shape), where the reference runs."""
-    return evaluate_orders(*whole_reference(exam, index), exam.precision)
+    return beside_kernels(
+        exam, index, lambda device: evaluate_orders(*whole_reference(exam, index, device), exam.precision)
+    )
 
 
 def evaluate_member_errors(exam: Examination, index: int, stage: int) -> Mapping[str, MemberErrors]:
     """By output how far off each member of a stage is, none of which adds up the terms of sums."""
-    return evaluate_members(*whole_reference(exam, index), exam.precision, STAGES[stage])
+    members = STAGES[stage]
+    return beside_kernels(
+        exam, index, lambda device: evaluate_members(*whole_reference(exam, index, device), exam.precision, members)
+    )
 
 
-def whole_reference(exam: Examination, index: int) -> tuple[Reference, dict[str, torch.Tensor | Scalar]]:
+def beside_kernels(exam: Examination, index: int, evaluate_on: Callable[[str], Evaluated]) -> Evaluated:
+    """What is evaluated of a call's reference: where its kernels ran if the call is large, or else on the host.
+
+    So is what cannot be evaluated there: a reference may make tensors on the host, and a device may lack memory.
+    """
+    call, device = exam.plan.calls[index], exam.backend.device
+    if device != HOST and call.elements() >= SMALL and isinstance(exam.outcome, Returned) and is_safe(exam, index):
+        with suppress(ReferenceFailedError, RuntimeError):
+            return evaluate_on(device)
+    return evaluate_on(HOST)
+
+
+def is_safe(exam: Examination, index: int) -> bool:
+    """Whether evaluating a call's reference does no harm to a device: an index out of range would, on the host it
+    raises. Without integers there is no such index, nor where a part has been evaluated.
+    """
+    evaluated = exam.cleared or bool(exam.expected.get(index) or exam.uncleared.get(index))
+    return evaluated or all(value.is_float for value in exam.plan.calls[index].tensors.values())
+
+
+def whole_reference(
+    exam: Examination, index: int, device: str = HOST
+) -> tuple[Reference, dict[str, torch.Tensor | Scalar]]:
     """The reference of a call with the gradients that the target has, and the inputs of both."""
     target = exam.target
     assert target.reference is not None
-    inputs, cotangents = reference_inputs(exam, index)
+    inputs, cotangents = reference_inputs(exam, index, device)
     if not target.differentiable:
         return target.reference, inputs
     wrt = [name for name, value in exam.plan.calls[index].arguments.items() if value.is_float]
@@ -186,9 +227,9 @@ def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, di
     return inputs, {name: torch.stack([part[1][name] for part in parts]) for name in cotangents}
 
 
-def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
+def reference_inputs(exam: Examination, index: int, device: str = HOST) -> tuple[Inputs, dict[str, torch.Tensor]]:
     """What the reference is called with: contiguous tensors of the case's values, options, sizes; and cotangents."""
-    return _inputs(exam, index, lambda name, value, dims: plain_tensor(value, dims))
+    return _inputs(exam, index, lambda name, value, dims: plain_tensor(value, dims, device))
 
 
 def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inputs, dict[str, torch.Tensor]]:
@@ -233,7 +274,7 @@ def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: 
             raise TargetError(f"{where}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due")
 
 
-def plain_tensor(value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
-    """The argument's values as a tensor on the host; expanded dims have stride 0."""
-    words = from_bits(value.bits(dims), named_dtype(value.dtype))
+def plain_tensor(value: Argument, dims: Mapping[str, int], device: str = HOST) -> torch.Tensor:
+    """The argument's values as a tensor, on the host unless a device is given; expanded dims have stride 0."""
+    words = from_bits(value.bits(dims), named_dtype(value.dtype), device)
     return words.expand(resolve(value.shape, dims))

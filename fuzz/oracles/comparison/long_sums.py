@@ -138,7 +138,7 @@ def find_uneven(
 
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     floor = error_bounds(replace(expected, spread=torch.zeros_like(bound)), kind, precision)[2]
-    steps, inputs = rows(members.steps / bound), rows(members.inputs / bound)
+    steps, inputs = (rows(some.to(bound.device) / bound) for some in (members.steps, members.inputs))
     errors = rows(relative_errors(output, expected, compared))
     return find_uneven_row(
         RowErrors(errors, rows(walks), steps, inputs, rows(floor / bound), rows(value / bound), rows(1 / bound))

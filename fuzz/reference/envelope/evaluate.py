@@ -62,9 +62,16 @@ class Expected:
     uncertainty: Tensor | None
 
     def of_replica(self, row: int) -> Expected:
-        """The part of one replica, on the host, where the reference of a case alone is evaluated."""
+        """The part of one replica, on the host."""
         uncertainty = None if self.uncertainty is None else self.uncertainty[row].cpu()
         return Expected(self.value[row].cpu(), self.spread[row].cpu(), uncertainty)
+
+    def to(self, device: torch.device) -> Expected:
+        """The same on a device."""
+        if self.value.device == device:
+            return self
+        uncertainty = None if self.uncertainty is None else self.uncertainty.to(device)
+        return Expected(self.value.to(device), self.spread.to(device), uncertainty)
 
 
 def evaluate(
@@ -283,10 +290,10 @@ def _spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple[Tensor
 
 
 def merge_members(first: Mapping[str, Expected], second: dict[str, Expected]) -> dict[str, Expected]:
-    """The larger spreads of two groups of members; the first may be empty."""
+    """The larger spreads of two groups of members, where the second lies; the first may be empty."""
     if not first:
         return second
-    return {name: _merge_output(e, second[name]) for name, e in first.items()}
+    return {name: _merge_output(e.to(second[name].value.device), second[name]) for name, e in first.items()}
 
 
 def _merge_output(a: Expected, b: Expected) -> Expected:

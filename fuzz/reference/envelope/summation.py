@@ -102,11 +102,12 @@ def _measure(
     terms: Tensor, orders: Callable[[Array], Iterator[Array]], measure: Measure, prefixes: bool = False
 ) -> Tensor:
     """(kinds, *shape) of the sums of terms (size, *shape), or with `prefixes` (kinds, size - 1, *shape)."""
+    device, terms = terms.device, terms.detach().cpu()
     if measure is error_magnitudes and not prefixes:
         by_loop = measure_sum_errors(terms, DEVIATIONS)
         if by_loop is not None:
-            return by_loop[None]
-    flat = terms.detach().cpu().reshape(len(terms), math.prod(terms.shape[1:]))
+            return by_loop[None].to(device)
+    flat = terms.reshape(len(terms), math.prod(terms.shape[1:]))
     # What is added at once lies side by side: one term of all sums, or all terms of one.
     is_wide, plain = flat.shape[1] >= WIDE, torch.contiguous_format
     rows = (flat if is_wide else flat.T).to(torch.float32, memory_format=plain).numpy()
@@ -114,7 +115,7 @@ def _measure(
     width = max(WIDE, TERMS_AT_ONCE // max(len(columns), 1))
     parts = [columns[:, start : start + width] for start in range(0, max(columns.shape[1], 1), width)]
     found = np.concatenate([measure(list(orders(part)), prefixes) for part in parts], -1)
-    return torch.from_numpy(found).to(terms.device).reshape(*found.shape[:-1], *terms.shape[1:])
+    return torch.from_numpy(found).to(device).reshape(*found.shape[:-1], *terms.shape[1:])
 
 
 def _orders(columns: Array) -> Iterator[Array]:

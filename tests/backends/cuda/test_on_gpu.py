@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,10 @@ from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.launch_trace.trace import LaunchTrace, record_trace
 from fuzz.model.case import Case
 from fuzz.oracles import examine
+from fuzz.oracles.comparison import expected
+from fuzz.oracles.comparison.expected import FIRST_THOROUGH, SMALL, evaluate_reference
 from fuzz.oracles.execution.case_runner import replica_values
+from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILE
@@ -94,3 +98,20 @@ def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
         doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)
         assert len(session.launches) == 1 and doubled.best_config.kwargs["B"] == 32
     assert out.sum().item() == 200
+
+
+def test_a_reference_is_evaluated_on_the_gpu_as_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, gpu = load(TARGET), backend("cuda")
+    engine = RandomEngine(made, 0)
+    drawn = (engine.case(number) for number in range(300, 400))
+    for case in islice((one for one in drawn if len(one.calls) == 1 and SMALL < one.elements() < 1 << 16), 4):
+        exams = [Examination(made, made.launcher, case, gpu, run(made, made.launcher, case.calls, gpu)) for _ in "ab"]
+        for stage in (0, FIRST_THOROUGH):
+            there = evaluate_reference(exams[0], 0, stage)
+            with monkeypatch.context() as patch:
+                patch.setattr(expected, "SMALL", math.inf)
+                here = evaluate_reference(exams[1], 0, stage)
+            for name, one in there.items():
+                assert one.value.is_cuda and not here[name].value.is_cuda
+                torch.testing.assert_close(one.value.cpu(), here[name].value, rtol=1e-12, atol=0, equal_nan=True)
+                torch.testing.assert_close(one.spread.cpu(), here[name].spread, rtol=1e-2, atol=1e-300, equal_nan=True)

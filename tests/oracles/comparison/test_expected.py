@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ import torch
 
 from fuzz.backends import backend
 from fuzz.backends.execute import run
+from fuzz.model.outcome import Rejected
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
     FEW_STEPS,
     FIRST_THOROUGH,
+    SMALL,
     STAGES,
     THOROUGH,
+    beside_kernels,
     evaluate_reference,
 )
 from fuzz.oracles.execution.examination import Examination
@@ -88,3 +92,36 @@ def test_bounds_only_grow_from_stage_to_stage() -> None:
     for name, widest in stages[-1].items():
         assert all(bool((one[name].spread <= widest.spread).all()) for one in stages)
         assert not torch.equal(stages[0][name].spread, widest.spread)
+
+
+def on_device(name: str = "softmax", smallest: int = SMALL, **changes: Any) -> Examination:
+    """A case whose kernels ran on a device that this machine need not have."""
+    made, engine = load(name), RandomEngine(load(name), 0)
+    cases = (engine.case(number) for number in range(1000))
+    case = next(one for one in cases if len(one.calls) == 1 and smallest <= one.elements() < 16 * SMALL)
+    cpu = backend("cpu")
+    exam = Examination(made, made.launcher, case, cpu, run(made, made.launcher, case.calls, cpu))
+    elsewhere: Any = SimpleNamespace(device="elsewhere")
+    return replace(exam, backend=elsewhere, **changes)
+
+
+def test_a_large_case_alone_is_evaluated_where_its_kernels_ran() -> None:
+    assert beside_kernels(on_device(), 0, lambda device: device) == "elsewhere"
+    assert beside_kernels(on_device(smallest=1), 0, lambda device: device) == "cpu"
+    assert beside_kernels(on_device(outcome=Rejected("not run")), 0, lambda device: device) == "cpu"
+
+
+def test_what_cannot_be_evaluated_on_a_device_is_evaluated_on_the_host() -> None:
+    def evaluate_on(device: str) -> str:
+        if device != "cpu":
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return device
+
+    assert beside_kernels(on_device(), 0, evaluate_on) == "cpu"
+
+
+def test_indices_are_used_on_the_host_first_where_one_out_of_range_only_raises() -> None:
+    exam = on_device("cross_entropy")
+    assert beside_kernels(exam, 0, lambda device: device) == "cpu"
+    exam.expected[0] = {0: {}}
+    assert beside_kernels(exam, 0, lambda device: device) == "elsewhere"
