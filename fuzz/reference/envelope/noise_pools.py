@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "NoisePool", "NoisePools", "pools", "cache_noise", "perturbs_inputs", "window_strides"]
+__all__ = [
+    *("SPAN", "UNIT64", "NoisePool", "NoisePools", "pools"),
+    *("cache_noise", "noise_on_device", "perturbs_inputs", "window_strides"),
+]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -88,7 +91,8 @@ class NoisePool:
     """The noise of one kind, (1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
 
     "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_underflow`.
-    On the host columns are computed when they are asked for first: a small tensor reads few of them.
+    On the host columns are computed when they are asked for first: a small tensor reads few of them. On a device all
+    are, of noise that is there: pools of many factors differ in nothing else.
     """
 
     def __init__(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> None:
@@ -96,9 +100,11 @@ class NoisePool:
         self._unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
         self._missing = bytearray(b"\1") * -(-2 * SPAN // COLUMNS)
         self._windows: dict[tuple[int, tuple[int, ...]], Tensor] = {}
-        self._values = torch.empty((1 + len(ids), 2 * SPAN), dtype=torch.float64)
-        if device.type != "cpu":
-            self._values = self.columns(0, 2 * SPAN).to(device)
+        if device.type == "cpu":
+            self._values = torch.empty((1 + len(ids), 2 * SPAN), dtype=torch.float64)
+        else:
+            self._missing.clear()
+            self._values = self.scale(noise_on_device(kind == "tiny", ids, device))
         self._address = self._values.data_ptr()
 
     def window(self, start: int, size: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
@@ -133,11 +139,29 @@ class NoisePool:
         return self._values
 
     def _compute(self, start: int, stop: int) -> Row:
-        zeros = np.zeros(stop - start)
+        noise = _noise_of(self._kind == "tiny", self._ids, start, stop)
         if self._kind == "tiny":
-            return np.stack([zeros, *(_underflow(member, start, stop) for member in self._ids)])
-        noise = np.stack([zeros, *(_noise(member, start, stop) for member in self._ids)])
+            return noise
         return noise * self._unit if self._kind == "relative" else 1.0 + self._factor * self._unit * noise
+
+    def scale(self, noise: Tensor) -> Tensor:
+        """The pool of all columns of noise on a device, with the bits that it has on the host."""
+        if self._kind == "tiny":
+            return noise
+        unit = torch.from_numpy(self._unit if self._kind == "relative" else self._factor * self._unit).to(noise.device)
+        return noise * unit if self._kind == "relative" else (noise * unit).add_(1.0)
+
+
+def _noise_of(underflow: bool, ids: tuple[int, ...], start: int, stop: int) -> Row:
+    """These columns of the noise of members, or of their underflow, with a first row of zeros."""
+    row = _underflow if underflow else _noise
+    return np.stack([np.zeros(stop - start), *(row(member, start, stop) for member in ids)])
+
+
+@lru_cache(maxsize=16)
+def noise_on_device(underflow: bool, ids: tuple[int, ...], device: torch.device) -> Tensor:
+    """The noise of members, or their underflow, (1 + len(ids), 2*SPAN) doubles with a first row of zeros."""
+    return torch.from_numpy(_noise_of(underflow, ids, 0, 2 * SPAN)).to(device)
 
 
 _cached_pool = lru_cache(maxsize=40)(NoisePool)

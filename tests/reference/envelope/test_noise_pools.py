@@ -13,6 +13,7 @@ from fuzz.reference.envelope.noise_pools import (
     WINDOWS,
     NoisePool,
     NoisePools,
+    noise_on_device,
     window_strides,
 )
 
@@ -48,6 +49,14 @@ def test_columns_are_the_same_in_whatever_order_they_are_asked_for(kind: str) ->
     for start, stop in pieces:
         assert torch.equal(pool.columns(start, stop)[:, start:stop], at_once[:, start:stop])
     assert torch.equal(whole(pool), at_once)
+
+
+@pytest.mark.parametrize("kind", ["relative", "factor", "tiny"])
+def test_the_noise_of_a_device_has_the_bits_of_the_host(kind: str) -> None:
+    ids = -1, 1, 2, 3, 9, 10
+    pool = NoisePool(kind, 1 / 3, ids, 2.0**-24, CPU)
+    on_device = pool.scale(noise_on_device(kind == "tiny", ids, CPU))
+    assert torch.equal(on_device.view(torch.int64), whole(pool).view(torch.int64))
 
 
 def test_cases_of_one_shape_share_views_of_a_pool_that_keeps_few_of_them() -> None:
