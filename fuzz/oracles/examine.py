@@ -218,8 +218,19 @@ def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
     return find_oracle(request.oracle).diagnose(exams[0], exams[-1])
 
 
-def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:
-    """Runs all replicas of a plan, together where that is possible, and examines them."""
+def examine_group(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...] | LastResponse:
+    """Runs all replicas of a plan, as many together as is possible, and examines them."""
+    reports: tuple[Report, ...] = ()
+    while len(reports) < len(group.sampled):
+        answer = examine_first(runner, group.after(len(reports)))
+        if isinstance(answer, LastResponse):
+            return LastResponse((*reports, *answer.response))
+        reports += answer
+    return reports
+
+
+def examine_first(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...] | LastResponse:
+    """The same for as many of the replicas as run together, or all of them one by one."""
     try:
         exams = runner.run_replicas(group.plan, len(group.sampled))
     except FatalError as fatal:
@@ -227,12 +238,14 @@ def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:
     if not any(exam.stack for exam in exams):
         return examine_in_turn(runner, exams, group)
     try:
-        return examine_stack(runner, exams, group)
+        return examine_stack(runner, exams, group.until(len(exams)))
     except FatalError as fatal:
         raise Unattributed from fatal
 
 
-def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup) -> Answer:
+def examine_in_turn(
+    runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup
+) -> tuple[Report, ...] | LastResponse:
     """Runs the replicas after the first ones and examines all, up to a replica that ends the process."""
     exams = list(first)
     reports: list[Report] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -65,6 +65,17 @@ class ReplicaGroup:
     def request(self, number: int) -> Examine:
         """The request that examines one replica alone."""
         return Examine(self.plan.replica(number), self.sampled[number])
+
+    def until(self, count: int) -> ReplicaGroup:
+        """The first `count` replicas."""
+        return replace(self, sampled=self.sampled[:count])
+
+    def after(self, count: int) -> ReplicaGroup:
+        """The replicas after the first `count`, of a plan whose first one is that after them."""
+        if not count:
+            return self
+        plan = replace(self.plan.replica(count), shares_integers=self.plan.shares_integers)
+        return ReplicaGroup(plan, self.sampled[count:], self.first + count)
 
     def requests(self) -> tuple[Examine, ...]:
         """The requests that examine each replica alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -20,7 +20,9 @@ from fuzz.model.outcome import Died
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
 from fuzz.oracles.comparison import expected
+from fuzz.oracles.execution import case_runner
 from fuzz.oracles.execution.case_runner import CaseRunner
+from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
@@ -91,6 +93,29 @@ def test_of_replicas_that_disagree_the_first_eight_are_examined(together: bool) 
     assert isinstance(reports, tuple)
     assert [len(report.findings) for report in reports] == [1] * 8 + [0] * 4
     assert set(reports[8:]) == {examine.UNEXAMINED} and not examine.UNEXAMINED.examined
+
+
+def test_replicas_that_are_too_large_together_are_examined_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, group = disagreeing()
+    good = CaseRunner(runner.target, runner.target.launcher, runner.backend)
+    sizes, examine_stack = [], examine.examine_stack
+
+    def noted(runner: CaseRunner, exams: Sequence[Examination], part: ReplicaGroup) -> tuple[Report, ...]:
+        sizes.append(len(exams))
+        assert [exam.case for exam in exams] == [request.case for request in part.requests()]
+        return examine_stack(runner, exams, part)
+
+    monkeypatch.setattr(examine, "examine_stack", noted)
+    at_once = examine.examine_group(good, group)
+    outputs = sum(output.numel() for output in good.run(group.plan).outputs.values())
+    monkeypatch.setattr(case_runner, "LARGEST_STACK", 5 * (group.plan.elements() + outputs))
+    in_parts = examine.examine_group(good, group)
+    assert sizes == [12, 5, 5, 2]
+    assert isinstance(at_once, tuple) and isinstance(in_parts, tuple)
+    assert [report.examined for report in in_parts] == [report.examined for report in at_once]
+    assert not any(report.findings for report in (*at_once, *in_parts))
+    found = examine.examine_group(runner, group)
+    assert isinstance(found, tuple) and [len(report.findings) for report in found] == [1] * 12
 
 
 def test_a_replica_that_ends_the_process_is_looked_for_where_each_runs_alone(

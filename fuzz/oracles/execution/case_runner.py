@@ -24,6 +24,8 @@ from fuzz.worker.profile import measured
 
 LARGEST_ARGUMENTS = 1 << 26
 """Bytes that the arguments of replicas may have together."""
+LARGEST_STACK = 1 << 24
+"""Elements that the arguments and outputs of replicas may have together: only a run shows how large outputs are."""
 
 
 class Unattributed(Exception):
@@ -65,8 +67,9 @@ class CaseRunner:
     def run_replicas(self, plan: Case, count: int) -> list[Examination]:
         """The first `count` replicas of a plan: together, and alone those that do harm to memory.
 
-        Only the first replica where they cannot run together, which the run of the first shows. Raises FatalError where
-        the first one ends the process, Unattributed where another one does.
+        Fewer, at least two, where all are too large together. Only the first replica where they cannot run together,
+        which the run of the first shows. Raises FatalError where the first one ends the process, Unattributed where
+        another one does.
         """
         if count == 1 or len(plan.calls) > 1:
             return [self.run(plan)]
@@ -75,6 +78,10 @@ class CaseRunner:
         first = run(self.target, self.launcher, plan.calls, self.backend, completed=kept)
         alone = [self._examination(plan, first)]
         if not isinstance(first, Returned) or first.calls[0].aliases:
+            return alone
+        size = call.elements() + sum(output.numel() for output in first.calls[0].outputs.values())
+        count = min(count, LARGEST_STACK // max(size, 1))
+        if count < 2:
             return alone
         device = self.backend.device
         values = {
