@@ -80,7 +80,12 @@ def main() -> None:
         request = json.loads(line)
         folder = asked.corpus / request.pop("corpus")
         options = RunOptions(
-            backend=asked.backend, engine=asked.engine, corpus=folder, first_replicas=asked.replicas, **request
+            backend=asked.backend,
+            engine=asked.engine,
+            workers=1,
+            corpus=folder,
+            first_replicas=asked.replicas,
+            **request,
         )
         print(json.dumps(fuzz(options)), flush=True)
 

@@ -165,6 +165,11 @@ class Backend:
         """
         return ReplicaLimits(16 if guided else 32, 1 << 13, growth=4)
 
+    @staticmethod
+    def usual_workers() -> int:
+        """How many processes run the cases of a run where nobody says how many, and not their number ends it."""
+        return 1
+
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
         return ""

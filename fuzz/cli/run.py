@@ -48,7 +48,9 @@ def run(
     engine: Annotated[str, typer.Option(help="auto, random, evolve or atheris.")] = "auto",
     planted: Annotated[str | None, typer.Option(help="Run a planted bug instead of the good kernel.")] = None,
     corpus: FindingsFolder = None,
-    workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; 1 if none is given, up to 4 on a GPU without --cases.")
+    ] = None,
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: OnlyNew = False,
     fail_on: FailOn = "medium",

@@ -104,6 +104,11 @@ class Fuzzer:
     last_rejection: str = ""
     _seconds_drawing: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.options.workers is None:
+            usual = BACKENDS[self.backend].usual_workers() if self.options.cases is None else 1
+            self.options = replace(self.options, workers=usual)
+
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
 
@@ -118,12 +123,12 @@ class Fuzzer:
         server = serve_target(self.worker_config, limits[0], deadline)
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
         rejects = DerivedRejects(self.target, worker.clone())
-        pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers, deadline, server)
+        workers = self.options.workers or 1
+        pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
-            self.options.workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline,
-            server=server,
-        )  # fmt: skip
+            workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline, server=server
+        )
         scheduler = self.make_scheduler(deadline)
         with server, Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)

@@ -20,7 +20,8 @@ class RunOptions:
 
     `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
     numbers of the first plan and case: not 0 where the run goes on after an earlier one. The first plans of the engine
-    `random` have at most `first_replicas` replicas; None is what the backend says. `fail_on` is the severity from which
+    `random` have at most `first_replicas` replicas; None is what the backend says, of `workers` too where time ends the
+    run: with several, what guided engines propose depends on how fast they answer. `fail_on` is the severity from which
     findings count. With `derived_rejects` inputs are tried as well that the target's declaration rules out.
     Raises UsageError where a value is out of range.
     """
@@ -32,7 +33,7 @@ class RunOptions:
     seed: int = 0
     seconds: float | None = None
     cases: int | None = None
-    workers: int = 1
+    workers: int | None = None
     max_findings: int | None = None
     only_new: bool = False
     corpus: Path | None = None
@@ -48,7 +49,7 @@ class RunOptions:
             if value is not None and not 0 < value < math.inf:
                 shown = f"{value:g}" if isinstance(value, float) else value
                 raise UsageError(f"--{name} must be {'finite' if value > 0 else 'more than 0'}, not {shown}")
-        if self.workers < 1:
+        if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, not {self.workers}")
         if self.first_replicas is not None and self.first_replicas < 1:
             raise UsageError(f"--replicas must be at least 1, not {self.first_replicas}")
@@ -69,4 +70,4 @@ class RunOptions:
     @property
     def worker_memory(self) -> int:
         """Bytes that one worker may hold."""
-        return self.memory or max(total_memory() // (2 * self.workers), 1 << 30)
+        return self.memory or max(total_memory() // (2 * (self.workers or 1)), 1 << 30)

@@ -186,3 +186,17 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
     assert fuzzer.run().bugs
     this, *servers = map(int, log.read_text().split())
     assert this == os.getpid() and len(servers) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "cases", "processors", "workers"),
+    [(None, None, 16, 4), (None, None, 2, 1), (None, 100, 16, 1), (3, None, 16, 3)],
+)
+def test_a_gpu_has_several_workers_unless_the_number_of_cases_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, workers: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
+    options = RunOptions("gelu_bw", backend="cuda", cases=cases, workers=asked)
+    for backend, expected in (("cuda", workers), ("cpu", asked or 1)):
+        fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
+        assert fuzzer.options.workers == expected

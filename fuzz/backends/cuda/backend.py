@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -12,6 +13,8 @@ from fuzz.errors import message_of
 
 OUT_OF_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
 """What CUDA, Triton and the libraries say that torch calls; the last one where cuBLAS gets no room to begin."""
+PROCESSORS_PER_WORKER, MOST_WORKERS = 4, 4
+"""One worker of a run for so many processors, and at most so many: more share the GPU's memory for little."""
 
 
 class CudaBackend(Backend):
@@ -30,6 +33,11 @@ class CudaBackend(Backend):
     def replica_limits(*, guided: bool) -> ReplicaLimits:
         """Compiling a plan costs more than on a processor, and elements less: more replicas, of the first plans too."""
         return ReplicaLimits(256, 1 << 22, growth=2) if guided else ReplicaLimits(1024, 1 << 23, 32, growth=2)
+
+    @staticmethod
+    def usual_workers() -> int:
+        """One process does not fill a GPU: most of the time of a plan the processor is at work."""
+        return max(1, min(len(os.sched_getaffinity(0)) // PROCESSORS_PER_WORKER, MOST_WORKERS))
 
     def unavailable_reason(self) -> str:
         import torch

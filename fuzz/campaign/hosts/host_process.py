@@ -146,7 +146,7 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     journal = Journal(Path(request.journal), device.needs_durable_journal, channel.copy_journal_line)
     options = RunOptions(
         request.target, request.planted or None, name, request.engine, request.seed, request.seconds, request.cases,
-        corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,
+        workers=1, corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,
     )  # fmt: skip
     seeds = len(seed_cases(target)) if request.plan == 0 else 0
     watcher = SliceWatcher(channel, journal, {case.key: path for path, case in suspects.items()}, seeds)
