@@ -263,7 +263,7 @@ def examine_in_turn(
     except FatalError as fatal:
         last = (report_of_outcome(fatal.outcome),)
     if reports:
-        reports[0] = replace(reports[0], one_by_one=True)
+        reports[0] = replace(reports[0], one_by_one=True, output_elements=count_outputs(exams[0]))
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 
@@ -302,7 +302,13 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
             reports[row] = examine(exam if exam.stack is None else run_alone(runner, exam), request)
         special.append(reports[row])
     one_by_one = 2 * len(stacked) < len(exams) or any(exam.diverged for exam in stacked)
-    return (replace(reports[0], one_by_one=one_by_one), *reports[1:])
+    first = replace(reports[0], one_by_one=one_by_one, output_elements=count_outputs(exams[0]))
+    return (first, *reports[1:])
+
+
+def count_outputs(exam: Examination) -> int:
+    """The elements of the outputs of the last call, 0 where it did not return."""
+    return sum(output.numel() for output in exam.outputs.values()) if isinstance(exam.outcome, Returned) else 0
 
 
 def run_alone(runner: CaseRunner, exam: Examination) -> Examination:

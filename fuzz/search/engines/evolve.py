@@ -20,7 +20,7 @@ from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import MUTATIONS, WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.novelty import EliteCell, Novelty, elite_cell, error
 from fuzz.search.engines.random import RandomEngine
-from fuzz.search.engines.replica_count import count_guided_replicas
+from fuzz.search.engines.replica_count import OutputSizes, count_guided_replicas
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
@@ -70,6 +70,7 @@ class EvolveEngine:
     novel: list[Individual] = field(default_factory=list)
     novelty: Novelty = field(default_factory=Novelty)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
+    output_sizes: OutputSizes = field(default_factory=OutputSizes)
     _plans: int = 0
     _initial: int = 0
     _epoch_start: int = 0
@@ -87,13 +88,15 @@ class EvolveEngine:
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
-        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._plans)))
+        limits, outputs = self.limits.at(self._plans), self.output_sizes.of(plan)
+        return Proposal(plan, count_guided_replicas(plan, limits, outputs))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps the replicas that did something new or came nearer to their bound than others of their cell.
 
         A case that disagrees is no parent: its bug is found already.
         """
+        self.output_sizes.learn(proposal.plan, reports)
         cell = elite_cell(proposal.plan)
         for number, report in enumerate(reports):
             discoveries = self.novelty.discoveries_in(cell, report)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import EPOCH, INITIAL, STALLED_PLANS, EvolveEngine
+from fuzz.search.engines.replica_count import KNOWN_SIZES, OutputSizes
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
@@ -71,3 +73,27 @@ def test_what_disagrees_or_is_refused_has_no_children() -> None:
     assert not one.population and not one.novel and not one.elites
     one.learn(one.propose(), [report(0.25, 6)])
     assert len(one.population) == len(one.novel) == len(one.elites) == 1
+
+
+def test_plans_whose_outputs_are_known_to_be_large_have_fewer_replicas() -> None:
+    small, large = engine(), engine()
+    for one, outputs in ((small, 0), (large, 1 << 30)):
+        for _ in range(INITIAL + 100):
+            proposal = one.propose()
+            one.learn(proposal, [replace(report(nearness(proposal.plan)), output_elements=outputs)])
+    later = [(small.propose(), large.propose()) for _ in range(200)]
+    # How many replicas there are changes no plan.
+    assert [one.plan.key for one, _ in later] == [other.plan.key for _, other in later]
+    known = [(one, other) for one, other in later if large.output_sizes.of(other.plan)]
+    assert any(one.replica_count > 1 for one, _ in known) and all(other.replica_count == 1 for _, other in known)
+    assert all(one.replica_count == other.replica_count for one, other in later if (one, other) not in known)
+
+
+def test_sizes_of_outputs_are_those_of_plans_that_ran_and_few_are_kept() -> None:
+    case, sizes = engine().drawn.case(0), OutputSizes()
+    plans = [replace(case, calls=(replace(case.last, dims={"M": n, "N": 2}),)) for n in range(KNOWN_SIZES + 1)]
+    for number, plan in enumerate(plans):
+        sizes.learn(plan, [report(0.0), replace(report(0.0), output_elements=number + 1)])
+    assert [sizes.of(plan) for plan in (plans[0], plans[1], plans[-1])] == [0, 2, KNOWN_SIZES + 1]
+    sizes.learn(plans[1], [report(0.0)])
+    assert sizes.of(plans[1]) == 2 and len(sizes.known) == KNOWN_SIZES

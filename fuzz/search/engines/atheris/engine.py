@@ -17,7 +17,7 @@ from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.random import RandomEngine
-from fuzz.search.engines.replica_count import count_guided_replicas
+from fuzz.search.engines.replica_count import OutputSizes, count_guided_replicas
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, WorkerConfig
 
@@ -69,6 +69,7 @@ class AtherisEngine:
     name: str = "atheris"
     joins: int = JOINS
     limits: ReplicaLimits = Backend.replica_limits(guided=True)
+    output_sizes: OutputSizes = field(default_factory=OutputSizes)
     _process: LibFuzzerProcess | None = None
     _requested: int = 0
     _replacements: int = 0
@@ -93,10 +94,12 @@ class AtherisEngine:
             self._replacements += 1
             plan = self.random.case(self._replacements)
         self._proposed += 1
-        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._proposed)))
+        limits, outputs = self.limits.at(self._proposed), self.output_sizes.of(plan)
+        return Proposal(plan, count_guided_replicas(plan, limits, outputs))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""
+        self.output_sizes.learn(proposal.plan, reports)
         self._fill_queue()
 
     def close(self) -> None:
