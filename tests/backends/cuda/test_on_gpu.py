@@ -113,5 +113,6 @@ def test_a_reference_is_evaluated_on_the_gpu_as_on_the_host(monkeypatch: pytest.
                 here = evaluate_reference(exams[1], 0, stage)
             for name, one in there.items():
                 assert one.value.is_cuda and not here[name].value.is_cuda
-                torch.testing.assert_close(one.value.cpu(), here[name].value, rtol=1e-12, atol=0, equal_nan=True)
-                torch.testing.assert_close(one.spread.cpu(), here[name].spread, rtol=1e-2, atol=1e-300, equal_nan=True)
+                # Sums are added up in another order there, and what cancels is as far off as its terms say.
+                assert bool(((one.value.cpu() - here[name].value).abs() <= 1e-6 * here[name].spread).all())
+                torch.testing.assert_close(one.spread.cpu(), here[name].spread, rtol=1e-2, atol=1e-300)
