@@ -263,7 +263,7 @@ def examine_in_turn(
     except FatalError as fatal:
         last = (report_of_outcome(fatal.outcome),)
     if reports:
-        reports[0] = replace(reports[0], one_by_one=True, output_elements=count_outputs(exams[0]))
+        reports[0] = replace(reports[0], one_by_one=True, output_sizes=output_sizes(exams[0]))
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 
@@ -302,13 +302,15 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
             reports[row] = examine(exam if exam.stack is None else run_alone(runner, exam), request)
         special.append(reports[row])
     one_by_one = 2 * len(stacked) < len(exams) or any(exam.diverged for exam in stacked)
-    first = replace(reports[0], one_by_one=one_by_one, output_elements=count_outputs(exams[0]))
+    first = replace(reports[0], one_by_one=one_by_one, output_sizes=output_sizes(exams[0]))
     return (first, *reports[1:])
 
 
-def count_outputs(exam: Examination) -> int:
-    """The elements of the outputs of the last call, 0 where it did not return."""
-    return sum(output.numel() for output in exam.outputs.values()) if isinstance(exam.outcome, Returned) else 0
+def output_sizes(exam: Examination) -> tuple[tuple[str, int], ...]:
+    """The names and elements of the outputs of the last call; none where it did not return."""
+    if not isinstance(exam.outcome, Returned):
+        return ()
+    return tuple((name, output.numel()) for name, output in exam.outputs.items())
 
 
 def run_alone(runner: CaseRunner, exam: Examination) -> Examination:
@@ -356,5 +358,6 @@ def examine(exam: Examination, request: Examine) -> Report:
                 break
     findings.sort(key=filing_order)
     return Report(
-        "returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.collect_feedback(exam.outcome)
-    )
+        "returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.collect_feedback(exam.outcome),
+        output_sizes=output_sizes(exam),
+    )  # fmt: skip

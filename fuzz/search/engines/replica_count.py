@@ -26,7 +26,7 @@ class OutputSizes:
 
     def learn(self, plan: Case, reports: Sequence[Report]) -> None:
         """Takes in the reports on the replicas of a plan."""
-        most = max((report.output_elements for report in reports), default=0)
+        most = max((sum(dict(report.output_sizes).values()) for report in reports), default=0)
         if most:
             sizes = tuple(plan.last.dims.values())
             self.known.pop(sizes, None)
