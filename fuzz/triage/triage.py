@@ -100,7 +100,8 @@ class Triage:
     def shown_subjects(
         self, case: Case, finding: Finding, rate: Rate, clean: bool = False
     ) -> frozenset[Subject] | None:
-        """What of a finding's subjects another case shows; None where its oracle does not examine that case.
+        """What of a finding's subjects another case shows; None where its oracle does not examine that case, or what it
+        compares has none of the finding's outputs there: which ones there are may depend on an option.
 
         A case without strides has no other layout that the layout oracle could compare it with, and agrees.
         """
@@ -113,7 +114,7 @@ class Triage:
             self.examine(case, finding.oracle, clean=clean and number == 0) for number in range(rate.runs_to_try)
         ]
         self.worker.timeout = timeout
-        if not all(examines(report, finding.oracle) for report in reports):
+        if not all(examines(report, finding.oracle) and has_outputs(report, finding) for report in reports):
             return None
         similar = (one for report in reports for one in report.findings if one.shows_symptom_of(finding))
         return frozenset[Subject]().union(*(one.subjects & finding.subjects or finding.subjects for one in similar))
@@ -128,9 +129,10 @@ class Triage:
             bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, *how, costly=costly)
         return bug.triggers
 
-    def keep_triggers_of(self, bug: Bug, case: Case) -> None:
-        """Drops the triggers that another case of the same cause does not need."""
-        needed = (one for one in self.find_triggers(bug) if one.is_needed(case, partial(self._agrees, bug)))
+    def keep_triggers_of(self, bug: Bug, other: Bug) -> None:
+        """Drops the triggers that the unshrunk case of another bug of the same cause does not need to show that one."""
+        agrees = partial(self._agrees, other)
+        needed = (one for one in self.find_triggers(bug) if one.is_needed(other.origin.case, agrees))
         bug.triggers = tuple(needed)
 
     def _agrees(self, bug: Bug, case: Case) -> bool:
@@ -335,6 +337,13 @@ class Triage:
 def examines(report: Report, oracle: str) -> bool:
     """Whether an oracle examined the case of a report; every case that returns has no fault."""
     return oracle in report.examined or oracle == FAULT.name and report.outcome == "returned"
+
+
+def has_outputs(report: Report, finding: Finding) -> bool:
+    """Whether a case has one of a finding's outputs, where these are what its oracle compares and any is known."""
+    compares = finding.oracle == ACCURACY.name or find_oracle_spec(finding.oracle).compares_runs
+    names = {name for name, _ in report.output_sizes}
+    return not (compares and names) or not names.isdisjoint(finding.outputs)
 
 
 def is_contiguous(case: Case) -> bool:

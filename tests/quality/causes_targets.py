@@ -125,6 +125,19 @@ def always_and_option(x, flag):
     return {"y": x * 2.01, "z": x * (3.5 if flag else 3)}
 
 
+def named_by_option(x: torch.Tensor, each: bool, cap: float) -> dict[str, torch.Tensor]:
+    return {"each" if each else "y": x * 2, "z": x * 3}
+
+
+@target(
+    x=tensor(N), each=option(False, True), cap=option(0.0, 2.0), dtypes=("float32",), reference=named_by_option
+)  # fmt: skip
+def output_of_an_option(x, each, cap):
+    """With an option z is wrong, and with a cap the output that it alone gives."""
+    first = {"each": x * (2.01 if cap else 2)} if each else {"y": x * 2}
+    return first | {"z": x * (3.5 if each and not cap else 3)}
+
+
 @target(x=tensor(N), flag=option(False, True), dtypes=("float32",), reference=lambda x, flag: both(x))
 def three(x, flag):
     """y overwritten with the flag, z NaN for large numbers, y wrong in large cases."""

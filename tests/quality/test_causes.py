@@ -128,6 +128,7 @@ SEVERAL = {
     "always_and_raises": [VALUE, ("fault", "raised RuntimeError")],
     "raises_and_wrong_by_size": [VALUE, ("fault", "raised RuntimeError")],
     "always_and_option": [VALUE, VALUE],
+    "output_of_an_option": [VALUE, VALUE],
     "three": [NAN, VALUE, VALUE],
     "two_raises": [("fault", "raised RuntimeError")] * 2,
 }

@@ -308,7 +308,7 @@ class Attribution:
             for bug in (old, new):
                 bug.triggers = (*(one for one in bug.triggers or () if not one.is_of_values), *shared)
         with suppress(OutOfTime):
-            self.triage.keep_triggers_of(old, new.origin.case)
+            self.triage.keep_triggers_of(old, new)
             if replaces:
                 names = {trigger.name for trigger in old.triggers or ()}
                 old.triggers = tuple(one for one in self.triage.find_triggers(new) if one.name in names)
