@@ -81,21 +81,26 @@ def evaluate_reference(
     if stage not in stages:
         before = max((one for one in stages if one < stage), default=None)
         known = None if before is None else (before, stages[before])
-
-        def evaluate_on(device: str) -> ExpectedOutputs:
-            inputs, cotangents = reference_inputs(exam, index, device)
-            return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
-
-        stages[stage] = beside_kernels(exam, index, evaluate_on)
+        stages[stage] = _evaluate_alone(exam, index, stage, known, precision=precision)
     return stages[stage]
 
 
 def evaluate_without_walks(exam: Examination, index: int, stage: int) -> ExpectedOutputs:
     """The same with the members of a stage, of which none adds up the terms of sums."""
+    return _evaluate_alone(exam, index, stage, None, walks=False)
 
+
+def _evaluate_alone(
+    exam: Examination,
+    index: int,
+    stage: int,
+    known: tuple[int, ExpectedOutputs] | None,
+    precision: Precision | None = None,
+    walks: bool = True,
+) -> ExpectedOutputs:
     def evaluate_on(device: str) -> ExpectedOutputs:
         inputs, cotangents = reference_inputs(exam, index, device)
-        return _evaluate(exam, index, inputs, cotangents, stage, None, walks=False)
+        return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision, walks=walks)
 
     return beside_kernels(exam, index, evaluate_on)
 
