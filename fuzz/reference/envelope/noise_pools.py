@@ -97,7 +97,7 @@ class NoisePool:
 
     def __init__(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> None:
         self._kind, self._factor, self._ids = kind, factor, ids
-        self._unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
+        self._unit = torch.tensor([0.0, *(u if i > 0 else UNIT64 for i in ids)], dtype=torch.float64)[:, None]
         self._missing = bytearray(b"\1") * -(-2 * SPAN // COLUMNS)
         self._windows: dict[tuple[int, tuple[int, ...]], Tensor] = {}
         if device.type == "cpu":
@@ -132,24 +132,21 @@ class NoisePool:
         if first >= 0:
             end = self._missing.rfind(1, *asked) + 1
             start, stop = first * COLUMNS, min(end * COLUMNS, 2 * SPAN)
-            self._values[:, start:stop] = torch.from_numpy(self._compute(start, stop))
+            noise = _noise_of(self._kind == "tiny", self._ids, start, stop)
+            self._values[:, start:stop] = self.scale(torch.from_numpy(noise))
             self._missing[first:end] = bytes(end - first)
             if 1 not in self._missing:
                 self._missing.clear()
         return self._values
 
-    def _compute(self, start: int, stop: int) -> Row:
-        noise = _noise_of(self._kind == "tiny", self._ids, start, stop)
-        if self._kind == "tiny":
-            return noise
-        return noise * self._unit if self._kind == "relative" else 1.0 + self._factor * self._unit * noise
-
     def scale(self, noise: Tensor) -> Tensor:
-        """The pool of all columns of noise on a device, with the bits that it has on the host."""
+        """The columns of the pool of columns of noise, wherever these are."""
         if self._kind == "tiny":
             return noise
-        unit = torch.from_numpy(self._unit if self._kind == "relative" else self._factor * self._unit).to(noise.device)
-        return noise * unit if self._kind == "relative" else (noise * unit).add_(1.0)
+        if self._kind == "relative":
+            return noise * self._unit.to(noise.device)
+        # Two operations: a device may round the sum of a product once.
+        return (noise * (self._factor * self._unit).to(noise.device)).add_(1.0)
 
 
 def _noise_of(underflow: bool, ids: tuple[int, ...], start: int, stop: int) -> Row:
