@@ -88,8 +88,7 @@ class EvolveEngine:
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
-        limits, outputs = self.limits.at(self._plans), self.output_sizes.of(plan)
-        return Proposal(plan, count_guided_replicas(plan, limits, outputs))
+        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._plans), self.output_sizes))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps the replicas that did something new or came nearer to their bound than others of their cell.

@@ -12,8 +12,6 @@ from fuzz.worker.protocol import Report
 
 MAX_SEPARATE = 6
 """Most replicas of a plan whose replicas run one by one: of several calls, or with a huge layout."""
-
-
 KNOWN_SIZES = 1 << 12
 """Combinations of sizes of which it is kept how large the outputs are, the latest."""
 
@@ -26,11 +24,11 @@ class OutputSizes:
 
     def learn(self, plan: Case, reports: Sequence[Report]) -> None:
         """Takes in the reports on the replicas of a plan."""
-        most = max((sum(dict(report.output_sizes).values()) for report in reports), default=0)
-        if most:
+        elements = sum(size for _, size in reports[0].output_sizes)
+        if elements:
             sizes = tuple(plan.last.dims.values())
             self.known.pop(sizes, None)
-            self.known[sizes] = most
+            self.known[sizes] = elements
             if len(self.known) > KNOWN_SIZES:
                 self.known.pop(next(iter(self.known)))
 
@@ -47,7 +45,7 @@ def count_replicas(plan: Case, limits: ReplicaLimits, outputs: int = 0) -> int:
     return max(1, min(most, limits.elements // max(plan.elements() + outputs, 1)))
 
 
-def count_guided_replicas(plan: Case, limits: ReplicaLimits, outputs: int = 0) -> int:
+def count_guided_replicas(plan: Case, limits: ReplicaLimits, known: OutputSizes) -> int:
     """The same for a plan that an engine made of earlier ones: one replica where nothing in it depends on a seed."""
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
-    return count_replicas(plan, limits, outputs) if seeded else 1
+    return count_replicas(plan, limits, known.of(plan)) if seeded else 1

@@ -93,7 +93,7 @@ def test_sizes_of_outputs_are_those_of_plans_that_ran_and_few_are_kept() -> None
     case, sizes = engine().drawn.case(0), OutputSizes()
     plans = [replace(case, calls=(replace(case.last, dims={"M": n, "N": 2}),)) for n in range(KNOWN_SIZES + 1)]
     for number, plan in enumerate(plans):
-        sizes.learn(plan, [report(0.0), replace(report(0.0), output_sizes=(("y", number + 1),))])
+        sizes.learn(plan, [replace(report(0.0), output_sizes=(("y", number + 1),)), report(0.0)])
     assert [sizes.of(plan) for plan in (plans[0], plans[1], plans[-1])] == [0, 2, KNOWN_SIZES + 1]
     sizes.learn(plans[1], [report(0.0)])
     assert sizes.of(plans[1]) == 2 and len(sizes.known) == KNOWN_SIZES

@@ -94,8 +94,7 @@ class AtherisEngine:
             self._replacements += 1
             plan = self.random.case(self._replacements)
         self._proposed += 1
-        limits, outputs = self.limits.at(self._proposed), self.output_sizes.of(plan)
-        return Proposal(plan, count_guided_replicas(plan, limits, outputs))
+        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._proposed), self.output_sizes))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""
