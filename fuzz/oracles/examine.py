@@ -57,7 +57,8 @@ from fuzz.worker.protocol import (
 )
 from fuzz.worker.system import ONE_THREAD, POLITE, keep_freed_memory
 
-Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerDeviation | Harm | LastResponse | None
+GroupAnswer = tuple[Report, ...] | LastResponse
+Answer = Report | GroupAnswer | Verdict | tuple[str, ...] | EagerDeviation | Harm | None
 MOST_DISAGREEING = 8
 """Replicas of a plan whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
 UNEXAMINED = Report("returned", False, (), ())
@@ -218,7 +219,7 @@ def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
     return find_oracle(request.oracle).diagnose(exams[0], exams[-1])
 
 
-def examine_group(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...] | LastResponse:
+def examine_group(runner: CaseRunner, group: ReplicaGroup) -> GroupAnswer:
     """Runs all replicas of a plan, as many together as is possible, and examines them."""
     reports: tuple[Report, ...] = ()
     while len(reports) < len(group.sampled):
@@ -229,7 +230,7 @@ def examine_group(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...]
     return reports
 
 
-def examine_first(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...] | LastResponse:
+def examine_first(runner: CaseRunner, group: ReplicaGroup) -> GroupAnswer:
     """The same for as many of the replicas as run together, or all of them one by one."""
     try:
         exams = runner.run_replicas(group.plan, len(group.sampled))
@@ -243,9 +244,7 @@ def examine_first(runner: CaseRunner, group: ReplicaGroup) -> tuple[Report, ...]
         raise Unattributed from fatal
 
 
-def examine_in_turn(
-    runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup
-) -> tuple[Report, ...] | LastResponse:
+def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup) -> GroupAnswer:
     """Runs the replicas after the first ones and examines all, up to a replica that ends the process."""
     exams = list(first)
     reports: list[Report] = []
