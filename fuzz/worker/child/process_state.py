@@ -105,14 +105,14 @@ def _variables() -> Any:
 
 
 def _namespaces() -> Iterator[Mapping[str, Any]]:
-    """What names mean that code of a worker relies on."""
+    """What names mean that code of a worker relies on. Each is copied first: another thread may be importing."""
     for module in MODULES:
-        yield {name: value for name, value in vars(module).items() if callable(value)}
-    yield {name: module for name, module in sys.modules.items() if name.partition(".")[0] in OWN_MODULES}
+        yield {name: value for name, value in vars(module).copy().items() if callable(value)}
+    yield {name: module for name, module in sys.modules.copy().items() if name.partition(".")[0] in OWN_MODULES}
     # A process that has not imported torch runs no kernel.
     if torch := sys.modules.get("torch"):
-        yield {name: value for name, value in vars(torch).items() if callable(value)}
-        yield {name: value for kind in reversed(torch.Tensor.__mro__) for name, value in vars(kind).items()}
+        yield {name: value for name, value in vars(torch).copy().items() if callable(value)}
+        yield {name: value for kind in reversed(torch.Tensor.__mro__) for name, value in vars(kind).copy().items()}
 
 
 def _handlers() -> tuple[Any, ...]:
