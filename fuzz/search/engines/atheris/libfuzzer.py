@@ -95,8 +95,9 @@ class LibFuzzer:
 
     def _fuzz(self) -> None:
         try:
-            # libFuzzer's output is not for the user of this process; and atheris sets a handler of signals, which only
-            # a main thread may.
+            # libFuzzer's output is not for the user of this process, as a traceback is; and atheris sets a handler of
+            # signals, which only a main thread may.
+            sys.stderr = sys.stdout
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             signal.signal = lambda *_: None
             fuzzer = instrument(self.launcher)
