@@ -67,6 +67,20 @@ def test_a_backend_that_overrides_nothing_runs_and_observes_nothing() -> None:
     assert (plain.is_fatal(error), plain.external_oom_reason(error), plain.unavailable_reason()) == (False, "", "")
 
 
+@pytest.mark.parametrize(
+    ("said", "is_fatal"),
+    [
+        ("an illegal memory access was encountered", True),
+        ("misaligned address", True),
+        ("unspecified launch failure", True),
+        ("invalid argument", False),
+        ("out of memory", False),
+    ],
+)
+def test_errors_that_no_launch_survives_end_a_process_on_a_gpu(said: str, is_fatal: bool) -> None:
+    assert BACKENDS["cuda"].is_fatal(RuntimeError(f"Triton Error [CUDA]: {said}")) is is_fatal
+
+
 def test_processes_compile_without_the_device_where_the_backend_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     for device, handler in ((Accelerator(), "make_compile_handler"), (DEFAULT, "make_warm_up_handler")):

@@ -13,6 +13,13 @@ from fuzz.errors import message_of
 
 OUT_OF_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
 """What CUDA, Triton and the libraries say that torch calls; the last one where cuBLAS gets no room to begin."""
+FATAL = (
+    "CUDA error", "device-side assert", "illegal memory access", "misaligned address", "illegal instruction",
+    "invalid program counter", "operation not supported on global/shared address space", "hardware stack error",
+    "launch timed out", "unspecified launch failure", "uncorrectable ECC error",
+)  # fmt: skip
+"""What torch and the driver say of errors after which "the process must be terminated and relaunched" (CUDA Driver API,
+CUresult)."""
 PROCESSORS_PER_WORKER, MOST_WORKERS = 4, 4
 """One worker of a run for so many processors, and at most so many: more share the GPU's memory for little."""
 
@@ -76,9 +83,9 @@ class CudaBackend(Backend):
         torch.cuda.synchronize()
 
     def is_fatal(self, error: BaseException) -> bool:
-        """An illegal access or a failed assertion on the device leaves a context that no launch survives."""
+        """Some errors of the device leave a context that no launch survives."""
         text = message_of(error)
-        return "CUDA error" in text or "device-side assert" in text or "illegal memory access" in text
+        return any(one in text for one in FATAL)
 
     def external_oom_reason(self, error: BaseException) -> str:
         """A reason where what this process holds and requested would fit on the GPU, were it alone there."""
