@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.honest.shared_gpu import shared_gpu
+from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
@@ -84,8 +84,11 @@ def arguments(asked: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", "benchmarks.honest.batch", *options]
 
 
-def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -> None:
-    """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs."""
+def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, processors: Sequence[int]) -> None:
+    """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs.
+
+    A run without a case, as the fault of another target's kernel had taken the shared GPU from it, does not count.
+    """
     # Of the thread that calls: the process that it starts inherits them.
     os.sched_setaffinity(0, processors)
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
@@ -93,10 +96,16 @@ def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -
     while share is not None:
         with subprocess.Popen(arguments(asked), **pipes) as process:  # type: ignore[call-overload]
             while share is not None:
+                before = gpu.replaced if gpu else 0
                 line = answer(process, shares.request(share))
                 run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": why_ended(process)}
-                keep_run(asked.backend, share.set, run)
-                shares.give_back(share, run)
+                if gpu and not run.get("cases"):
+                    gpu.replace_faulty()
+                if gpu and not run.get("cases") and gpu.replaced > before:
+                    shares.put_back(share)
+                else:
+                    keep_run(asked.backend, share.set, run)
+                    shares.give_back(share, run)
                 share = shares.take()
                 if not line:
                     break
@@ -153,8 +162,8 @@ def main() -> None:
     for name in sets:
         shares.add(name, targets_of(name), kept_runs(asked.backend, name))
     is_shared = asked.backend == "cuda" and asked.jobs > 1
-    with shared_gpu() if is_shared else nullcontext(), ThreadPoolExecutor(asked.jobs) as pool:
-        jobs = [(shares, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]
+    with shared_gpu() if is_shared else nullcontext() as gpu, ThreadPoolExecutor(asked.jobs) as pool:
+        jobs = [(shares, asked, gpu, share_of(job, asked.jobs)) for job in range(asked.jobs)]
         for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()
     if asked.write:

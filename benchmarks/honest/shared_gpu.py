@@ -13,34 +13,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 CONTROL = "nvidia-cuda-mps-control"
 FOLDERS = {"CUDA_MPS_PIPE_DIRECTORY": "pipe", "CUDA_MPS_LOG_DIRECTORY": "log"}
 """Variables by which the service and its clients find each other, and their folders."""
+CLIENT = "import torch; torch.zeros(1, device='cuda')"
+
+
+class SharedGpu:
+    """The service while it runs. After a kernel's fault it takes no client until all it had have ended, of which some
+    may be compiling for minutes: then its server is replaced, which ends the work of all of them on the GPU."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._replaced = 0
+
+    @property
+    def replaced(self) -> int:
+        """How often its server was replaced."""
+        return self._replaced
+
+    def replace_faulty(self) -> None:
+        """Replaces the server where a new client finds no GPU. Raises RuntimeError where one of the new server's does
+        not either."""
+        with self._lock:
+            if has_gpu():
+                return
+            for server in control("get_server_list").split():
+                control(f"shutdown_server {server} -f")
+            self._replaced += 1
+            if not has_gpu():
+                raise RuntimeError(f"no process can use the GPU, not even by a new server of {CONTROL}")
 
 
 @contextmanager
-def shared_gpu() -> Iterator[None]:
-    """Inside, processes that this one starts share the GPU; nothing changes where the service does not start."""
-    control = shutil.which(CONTROL)
-    if control is None or FOLDERS.keys() & os.environ.keys():
-        yield
+def shared_gpu() -> Iterator[SharedGpu | None]:
+    """Inside, processes that this one starts share the GPU; None, and nothing changes, where the service does not
+    start."""
+    program = shutil.which(CONTROL)
+    if program is None or FOLDERS.keys() & os.environ.keys():
+        yield None
         return
     with TemporaryDirectory() as folder:
         variables = {variable: f"{folder}/{name}" for variable, name in FOLDERS.items()}
         for path in variables.values():
             Path(path).mkdir()
-        start = subprocess.run([control, "-d"], env=os.environ | variables, capture_output=True, check=False)
+        start = subprocess.run([program, "-d"], env=os.environ | variables, capture_output=True, check=False)
         if start.returncode:
-            yield
+            yield None
             return
         os.environ.update(variables)
         try:
             # The server starts with its first client, and other clients find no GPU meanwhile.
-            first_client = "import torch; torch.zeros(1, device='cuda')"
-            subprocess.run([sys.executable, "-c", first_client], capture_output=True, check=False)
-            yield
+            has_gpu()
+            yield SharedGpu()
         finally:
-            subprocess.run([control], input=b"quit\n", capture_output=True, check=False)
+            control("quit")
             for variable in FOLDERS:
                 del os.environ[variable]
+
+
+def has_gpu() -> bool:
+    """Whether a process that starts now can use the GPU."""
+    return subprocess.run([sys.executable, "-c", CLIENT], capture_output=True, check=False).returncode == 0
+
+
+def control(command: str) -> str:
+    """What the service answers to a command."""
+    return subprocess.run([CONTROL], input=f"{command}\n", capture_output=True, text=True, check=False).stdout

@@ -100,6 +100,11 @@ class Shares:
             share.add(run)
             share.busy = False
 
+    def put_back(self, share: Share) -> None:
+        """Gives back a target that was taken and had no chance to run."""
+        with self._lock:
+            share.busy = False
+
     def request(self, share: Share) -> dict[str, Any]:
         """What a process is asked for. The seed is the number of earlier runs and the order's; each set has a corpus,
         since targets of two sets may have one name."""

@@ -1,12 +1,15 @@
 """Processes of the honest set: how one that did not answer has ended, and when operations are declared."""
 
+import os
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
 
 from benchmarks.honest import __main__ as honest
 from benchmarks.honest.__main__ import answer, why_ended
+from benchmarks.honest.shares import MOST_EMPTY, Shares
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,25 @@ def test_operations_are_declared_again_by_other_code(tmp_path, monkeypatch):
     (folder / "gone.py").touch()
     honest.declare_operations(2)
     assert sorted(path.name for path in folder.iterdir()) == ["done", "exp.py"]
+
+
+def test_a_run_that_another_targets_fault_took_the_gpu_from_does_not_count(monkeypatch):
+    class Gpu:
+        replaced = 0
+
+        def replace_faulty(self):
+            self.replaced = 1
+
+    tried, kept, shares = [], [], Shares(10, 60.0, float("inf"))
+
+    def answer(process, request):
+        tried.append(request["seed"])
+        return '{"target": "a.py:a"}'
+
+    shares.add("fla", ["a.py:a"], [])
+    monkeypatch.setattr(honest, "arguments", lambda asked: [sys.executable, "-c", "pass"])
+    monkeypatch.setattr(honest, "answer", answer)
+    monkeypatch.setattr(honest, "keep_run", lambda backend, name, run: kept.append(run["target"]))
+    honest.work(shares, Namespace(backend="cuda"), Gpu(), sorted(os.sched_getaffinity(0)))
+    # The first is tried again; of the others, for which the GPU was there, each counts as one without a case.
+    assert tried == [0, 0, 1] and len(kept) == MOST_EMPTY == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.honest import shared_gpu as module
 from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, shared_gpu
 
 
@@ -17,7 +18,7 @@ def no_folders(monkeypatch):
 def install_control(folder: Path, monkeypatch, status: int = 0) -> Path:
     """Puts a service on the path that writes down how it is called."""
     calls, program = folder / "calls", folder / CONTROL
-    said = 'if [ $# = 0 ]; then read line; echo "$line" >> "$CALLS"; else'
+    said = 'if [ $# = 0 ]; then read line; echo "$line" >> "$CALLS"; [ "$line" = get_server_list ] && echo 17; else'
     program.write_text(f'#!/bin/sh\n{said} echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> "$CALLS"; fi\nexit {status}\n')
     program.chmod(0o755)
     monkeypatch.setenv("CALLS", str(calls))
@@ -54,3 +55,23 @@ def test_a_machine_without_it_is_as_before(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with shared_gpu():
         assert not FOLDERS.keys() & os.environ.keys()
+
+
+@pytest.mark.parametrize(("answers", "replaced"), [([True], 0), ([False, True], 1)], ids=["in use", "faulty"])
+def test_a_server_that_takes_no_client_after_a_fault_is_replaced(tmp_path, monkeypatch, answers, replaced):
+    calls = install_control(tmp_path, monkeypatch)
+    with shared_gpu() as gpu:
+        started = len(calls.read_text().splitlines())
+        monkeypatch.setattr(module, "has_gpu", lambda: answers.pop(0))
+        gpu.replace_faulty()
+        said = calls.read_text().splitlines()[started:]
+    assert gpu.replaced == replaced and not answers
+    assert said == ["get_server_list", "shutdown_server 17 -f"] * replaced
+
+
+def test_a_gpu_that_no_server_brings_back_ends_all(tmp_path, monkeypatch):
+    install_control(tmp_path, monkeypatch)
+    with shared_gpu() as gpu:
+        monkeypatch.setattr(module, "has_gpu", lambda: False)
+        with pytest.raises(RuntimeError, match="no process can use the GPU"):
+            gpu.replace_faulty()
