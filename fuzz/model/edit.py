@@ -13,7 +13,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import Layout
-from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, patched
 
 
 def tensors_of(case: Case) -> Iterator[tuple[int, str, Argument]]:
@@ -120,7 +120,7 @@ def resize(call: Call, dims: Mapping[str, int]) -> Call:
         elif isinstance(value.values, Patched):
             size = math.prod(value.stored_shape(dims))
             kept = tuple(one for one in value.values.overrides if one[0] < size)
-            call = call.with_argument(name, replace(value, values=replace(value.values, overrides=kept)))
+            call = call.with_argument(name, replace(value, values=patched(value.values.recipe, kept)))
     return replace(call, dims=dims)
 
 

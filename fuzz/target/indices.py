@@ -62,7 +62,7 @@ class IndexArgument(TensorArgument):
         if isinstance(value.values, Exact):
             return Exact(_legal_bits(value.values.bits, value.dtype, bound, sentinel), value.dtype)
         if isinstance(value.values, Patched):
-            indices, bits = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
+            indices, bits = zip(*value.values.overrides, strict=True)
             overrides = zip(indices, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
             return Patched(legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
         return legal_recipe(value.values, bound, sentinel)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fuzz.errors import TargetError
 from fuzz.model.dtypes import DType
-from fuzz.model.recipes import Patched, Recipe, Values, exact
+from fuzz.model.recipes import Patched, Recipe, Values, exact, patched
 
 KINDS = {"inf": 1, "-inf": 2, "nan": 4}
 """Each kind as a bit of the recipe `nonfinite`."""
@@ -37,7 +37,7 @@ def keep_kinds(values: Values, kinds: int, d: DType) -> Values:
         return _keep_in_recipe(values, kinds)
     if isinstance(values, Patched):
         kept = tuple(one for one in values.overrides if _allowed(one[1], kinds, d))
-        return replace(values, recipe=_keep_in_recipe(values.recipe, kinds), overrides=kept)
+        return patched(_keep_in_recipe(values.recipe, kinds), kept)
     if all(_allowed(pattern, kinds, d) for pattern in values.bits):
         return values
     return exact(np.array([_nearest(pattern, kinds, d) for pattern in values.bits], dtype=d.unsigned), d)

@@ -13,6 +13,7 @@ from fuzz.corpus import codec
 from fuzz.errors import CorpusError
 from fuzz.escaping import is_storable
 from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.edit import resize
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade, TypicalCase
@@ -129,6 +130,13 @@ def test_overrides_splits_calls_layouts_and_cotangents_come_back() -> None:
     )
     call = Call({"N": 2, "Z": 0}, {"x": value, "e": Argument(("Z",), "int8", recipe("zeros"))}, {}, {"y": value})
     entry = Entry(Case("t", (call, replace(call, dims={"N": 3, "Z": 1})), Split(1, 2, 3, 4)))
+    assert codec.loads(codec.dumps(entry).encode()) == entry
+
+
+def test_a_case_that_shrank_below_its_overrides_comes_back() -> None:
+    value = Argument(("N",), "float32", Patched(recipe("normal", 3), ((7, 1 << 23),)))
+    entry = Entry(Case("t", (resize(Call({"N": 8}, {"x": value}), {"N": 5}),)))
+    assert entry.case.last.arguments["x"].values == recipe("normal", 3)
     assert codec.loads(codec.dumps(entry).encode()) == entry
 
 

@@ -54,6 +54,7 @@ def test_other_kinds_become_the_nearest_finite_number() -> None:
     for values, expected in (
         (exact(np.asarray(to_bits(given, FLOAT)), FLOAT), [largest, -np.inf, 0.0, 1.5]),
         (patched, [0.0, -np.inf, 0.0, 0.0]),
+        (Patched(recipe("zeros"), ((0, FLOAT.inf_bits),)), [0.0] * 4),
         (recipe("nonfinite", 3, kinds=7, rarity=0), [-np.inf] * 4),
         (recipe("nonfinite", 3, kinds=1, rarity=0), [-np.inf] * 4),
     ):

@@ -3,7 +3,7 @@
 `fuzz.model.recipes.torch_values` is the torch half; nothing here imports it.
 """
 
-from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, exact, override
+from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, exact, override, patched
 from fuzz.model.recipes.generation import generate, generate_replicas
 from fuzz.model.recipes.recipe import Params, Recipe, recipe
 from fuzz.model.recipes.table import CURRENT, RECIPES, RecipeKind
@@ -21,6 +21,7 @@ __all__ = [
     "exact",
     "generate",
     "override",
+    "patched",
     "recipe",
     "generate_replicas",
     "bits_of",

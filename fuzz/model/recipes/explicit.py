@@ -32,18 +32,23 @@ class Exact:
 
 @dataclass(frozen=True)
 class Patched:
-    """What a recipe makes, except for the bits that `overrides` puts at some flat indices."""
+    """What a recipe makes, except for the bits that `overrides`, one at least, puts at some flat indices."""
 
     recipe: Recipe
     overrides: Overrides
 
     def __post_init__(self) -> None:
         indices = [index for index, _ in self.overrides]
-        if indices != sorted(set(indices)) or (indices and indices[0] < 0):
-            raise ValueError(f"overrides at {indices[:8]} should name each flat index once, in order")
+        if not indices or indices != sorted(set(indices)) or indices[0] < 0:
+            raise ValueError(f"overrides at {indices[:8]} should name one flat index or more, each once, in order")
 
 
 Values: TypeAlias = Recipe | Patched | Exact
+
+
+def patched(recipe: Recipe, overrides: Overrides) -> Recipe | Patched:
+    """What a recipe makes, except for the overrides, if there are any."""
+    return Patched(recipe, overrides) if overrides else recipe
 
 
 def bits_of(values: Values, shape: tuple[int, ...], d: DType) -> Bits:

@@ -16,7 +16,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DType, from_bits, neighbours
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import base_recipe, largest_tensor, with_argument, with_option, with_values
-from fuzz.model.recipes import Exact, Patched, Recipe, Values, recipe
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, patched, recipe
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.strategies import draw_argument, draw_layout, draw_shape, draw_split, draw_values
 from fuzz.target.arguments import TensorArgument
@@ -114,7 +114,7 @@ def fit_values(values: Values, count: int) -> Values:
     """The values for so many elements: overrides beyond them are dropped, exact values repeated."""
     if isinstance(values, Patched):
         kept = tuple(override for override in values.overrides if override[0] < count)
-        return Patched(values.recipe, kept) if kept else values.recipe
+        return patched(values.recipe, kept)
     if isinstance(values, Exact) and len(values.bits) != count:
         bits = values.bits or (0,)
         return Exact((bits * (count // len(bits) + 1))[:count], values.dtype)

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 
 from fuzz.model.dtypes import DTYPES, dtype, from_bits, ordinal, to_bits
-from fuzz.model.recipes import CURRENT, RECIPES, Exact, Patched, Recipe, bits_of, exact, generate, override, recipe
+from fuzz.model.recipes import (
+    CURRENT,
+    RECIPES,
+    Exact,
+    Patched,
+    Recipe,
+    bits_of,
+    exact,
+    generate,
+    override,
+    patched,
+    recipe,
+)
 
 F32 = dtype("float32")
 FLOATS = [d for d in DTYPES.values() if d.is_float]
@@ -270,10 +282,12 @@ def test_overrides() -> None:
     got = bits_of(Patched(made, ((1, 0), (5, F32.nan_bits))), (2, 3), F32)
     assert got[0, 1] == 0 and got[1, 2] == F32.nan_bits and (got == plain).sum() == 4
     np.testing.assert_array_equal(plain, generate(made, (2, 3), F32))
+    assert patched(made, ()) is made and patched(made, ((1, 0),)) == Patched(made, ((1, 0),))
     for bad in (
         lambda: Patched(made, ((1, 0), (1, 0))),
         lambda: Patched(made, ((2, 0), (1, 0))),
         lambda: Patched(made, ((-1, 0),)),
+        lambda: Patched(made, ()),
         lambda: override(plain, ((6, 0),), F32),
         lambda: override(plain, ((0, 1 << 32),), F32),
     ):
