@@ -51,6 +51,17 @@ class Rerun:
             return self
         return replace(self, rows=[self.rows[place] for place in places], values=select_rows(self.values, places))
 
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return sum(part.nbytes for part in self.values.values())
+
+    def parts(self) -> list[Rerun]:
+        """Reruns of some of the rows each, as many as memory for the arguments of replicas may hold, or of one row."""
+        count = max(1, len(self.rows) * LARGEST_ARGUMENTS // max(self.size, 1))
+        places = range(len(self.rows))
+        return [self.select(places[first : first + count]) for first in places[::count]]
+
 
 def pair_outputs(first: Outputs, again: Outputs) -> Pairs:
     """Every output of the first run with that of the rerun."""
@@ -73,7 +84,21 @@ def run_again(requests: Sequence[Request]) -> Iterator[Iterator[tuple[Sequence[i
     """
     replayed = _replay_all(requests)
     for number, (exams, rerun) in enumerate(requests):
-        yield _results(exams, rerun, replayed.get(number))
+        if _is_replayable(exams, rerun) and rerun.size > LARGEST_ARGUMENTS:
+            yield _results_by_parts(exams, rerun)
+        else:
+            yield _results(exams, rerun, replayed.get(number))
+
+
+def _is_replayable(exams: Sequence[Examination], rerun: Rerun) -> bool:
+    """Whether replicas of it may run together: those of a stack."""
+    return exams[0].stack is not None and len(rerun.rows) > 0
+
+
+def _results_by_parts(exams: Sequence[Examination], rerun: Rerun) -> Iterator[tuple[Sequence[int], Outputs]]:
+    for part in rerun.parts():
+        replayed = _replay(call_structure(rerun.call), [(exams, part)])
+        yield from _results(exams, part, next(iter(replayed), None))
 
 
 def _results(
@@ -93,27 +118,24 @@ def _results(
 
 
 def _replay_all(requests: Sequence[Request]) -> dict[int, TraceResult]:
-    """By the number of a request what its replicas give together; those whose launches cannot be replayed are missing.
+    """By the number of a request what its replicas give together; those whose launches cannot be replayed are missing,
+    and those that are too large by themselves.
 
     Reruns of calls of one structure run at once, as many as memory for the arguments of replicas may hold.
     """
     groups: dict[object, list[int]] = {}
     for number, (exams, rerun) in enumerate(requests):
-        if exams[0].stack is not None and rerun.rows:
+        if _is_replayable(exams, rerun) and rerun.size <= LARGEST_ARGUMENTS:
             groups.setdefault(call_structure(rerun.call), []).append(number)
     found: dict[int, TraceResult] = {}
     for structure, numbers in groups.items():
         while numbers:
-            sizes = accumulate(_size(requests[number][1]) for number in numbers)
-            count = max(1, sum(size <= LARGEST_ARGUMENTS for size in sizes))
+            sizes = accumulate(requests[number][1].size for number in numbers)
+            count = sum(size <= LARGEST_ARGUMENTS for size in sizes)
             chosen, numbers = numbers[:count], numbers[count:]
             replayed = _replay(structure, [requests[number] for number in chosen])
             found.update(zip(chosen, replayed, strict=False))
     return found
-
-
-def _size(rerun: Rerun) -> int:
-    return sum(part.nbytes for part in rerun.values.values())
 
 
 def _replay(structure: object, requests: Sequence[Request]) -> list[TraceResult]:

@@ -15,8 +15,10 @@ from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic
 from fuzz.oracles.base import RerunOracle, check_reruns
+from fuzz.oracles.execution import rerun
 from fuzz.oracles.execution.case_runner import CaseRunner, call_structure
 from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 
@@ -43,10 +45,10 @@ def plans(name: str, count: int) -> list[Case]:
 def requests(oracle: RerunOracle, exams: Sequence[Examination]) -> list[Requests]:
     """The reruns by replica."""
     found: list[Requests] = [[] for _ in exams]
-    for rerun in oracle.reruns(exams):
-        for place, row in enumerate(rerun.rows):
-            words = {name: to_bits(values[place]).tobytes() for name, values in rerun.values.items()}
-            found[row].append((call_structure(rerun.call), rerun.order, words))
+    for one in oracle.reruns(exams):
+        for place, row in enumerate(one.rows):
+            words = {name: to_bits(values[place]).tobytes() for name, values in one.values.items()}
+            found[row].append((call_structure(one.call), one.order, words))
     return found
 
 
@@ -99,3 +101,35 @@ def test_reruns_of_all_oracles_repeat_the_launches_of_one_call_once(monkeypatch:
         assert together == [oracle.check(some) for oracle, some in checks]
         compared |= {oracle.name for oracle, _ in checks}
     assert {"deterministic", "scaling", "parity"} <= compared
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_rerun_that_is_too_large_repeats_the_launches_of_some_rows_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    def outputs(exams: Sequence[Examination], one: Rerun) -> dict[int, list[bytes]]:
+        (results,) = run_again([(exams, one)])
+        parts = [(some, {name: part.cpu() for name, part in found.items()}) for some, found in results]
+        sizes.append([len(some) for some, _ in parts])
+        return {
+            row: [to_bits(found[name][place]).tobytes() for name in sorted(found)]
+            for some, found in parts
+            for place, row in enumerate(some)
+        }
+
+    made, sizes, compared = load("layernorm_bw"), list[list[int]](), 0
+    runner = CaseRunner(made, made.launcher, backend("cpu"))
+    for plan in plans("layernorm_bw", 6):
+        exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack]
+        for oracle in (oracle for oracle in ORACLES if exams and oracle.applies(made, plan)):
+            for one in oracle.reruns(exams):
+                sizes.clear()
+                together = outputs(exams, one)
+                with monkeypatch.context() as patch:
+                    patch.setattr(rerun, "LARGEST_ARGUMENTS", rows * (one.size // len(one.rows)))
+                    patch.setattr(Examination, "rerun", Mock(side_effect=AssertionError("it ran alone")))
+                    assert outputs(exams, one) == together
+                if len(one.rows) > rows and one.size and sizes[0] == [len(one.rows)]:
+                    assert sizes[1] == [len(range(len(one.rows))[first : first + rows]) for first in one.rows[::rows]]
+                    compared += 1
+    assert compared > 5
