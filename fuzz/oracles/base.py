@@ -111,6 +111,8 @@ def compare_results(
         places = [place for place in differing_rows(pairs) if findings[rows[place]] is None]
         if places and rerun.bound_of:
             places = drifting_places(some, pairs, places, rerun.bound_of)
+        if places and rerun.wrong:
+            places = [places[place] for place in rerun.wrong([some[place] for place in places])]
         for place in places:
             pair = {name: (one[place], other[place]) for name, (one, other) in pairs.items()}
             findings[rows[place]] = rerun.compare(exams[rows[place]], pair)

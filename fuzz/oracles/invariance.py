@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -26,10 +26,10 @@ from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.batch_rows import row_axes
-from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
+from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values, differing_rows
 from fuzz.oracles.comparison.error_bounds import output_bounds
-from fuzz.oracles.execution.examination import Examination, Values, stacked_values
-from fuzz.oracles.execution.rerun import Rerun, words_of
+from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
+from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.layout import make_contiguous, promises_bits
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size, compare_two_runs
 from fuzz.target.spec import Target
@@ -59,9 +59,12 @@ class InvarianceOracle(RerunOracle):
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
             inside = slice(split.start, split.start + split.length)
-            bound_of = None if exams[0].target.invariance != "envelope" else lambda bound: bound[:, inside]
-            again = resize(call, batch, split)
-            yield Rerun(range(len(exams)), values, again, pairs, self._compare, bound_of=bound_of)
+            again, rows = resize(call, batch, split), range(len(exams))
+            if exams[0].target.invariance == "envelope":
+                yield Rerun(rows, values, again, pairs, self._compare, bound_of=lambda bound: bound[:, inside])
+            else:
+                wrong = partial(differing_where_contiguous, split=split)
+                yield Rerun(rows, values, again, pairs, self._compare, wrong=wrong)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         split, case = saved.entry.case.split, saved.entry.case
@@ -79,8 +82,6 @@ class InvarianceOracle(RerunOracle):
         keyword = "rows" if exam.target.rows else "batch"
         if exam.target.invariance != "envelope":
             finding = compare_bits(self.name, circumstance(split), pairs)
-            if finding is None or agree_where_contiguous(exam, split):
-                return None
             return name_promise(finding, exam.target, keyword, "invariance='envelope'")
         inside = slice(split.start, split.start + split.length)
         stages = output_bounds(exam)
@@ -88,20 +89,37 @@ class InvarianceOracle(RerunOracle):
         return name_promise(compare_values(self.name, circumstance(split), pairs, bounds), exam.target, self.name)
 
 
-def agree_where_contiguous(exam: Examination, split: Split) -> bool:
-    """Whether the split's rows have the same bits where every tensor is contiguous, so that their layout decides.
+def differing_where_contiguous(exams: Sequence[Examination], split: Split) -> list[int]:
+    """Which replicas' rows of the split have other bits also where every tensor is contiguous, by their indices.
 
-    Not where layouts are promised not to matter, or all are contiguous already.
+    Of others their layout decides. All of them where layouts are promised not to matter, or all are contiguous already.
     """
-    call, batch = make_contiguous(exam.plan.last), batch_dim(exam.target)
-    if promises_bits(exam.target) or call == exam.plan.last:
-        return False
-    values = {name: part.expand(1, *call.shape(name)) for name, part in stacked_values([exam]).items()}
-    first = exam.rerun(call, words=words_of(values, 0))
-    again = exam.rerun(resize(call, batch, split), words=words_of(split_values(values, call, batch, split), 0))
-    if first is None or again is None:
-        return False
-    return compare_bits(oracle_specs.INVARIANCE.name, "", pair_rows(exam, split)(first, again)) is None
+    plan, target = exams[0].plan, exams[0].target
+    call, batch, every = make_contiguous(plan.last), batch_dim(target), range(len(exams))
+    if promises_bits(target) or call == plan.last:
+        return list(every)
+    pairs = pair_rows(exams[0], split)
+    values = {name: part.expand(len(exams), *call.shape(name)) for name, part in stacked_values(exams).items()}
+    whole = Rerun(every, values, call, pairs, no_finding)
+    part = Rerun(every, split_values(values, call, batch, split), resize(call, batch, split), pairs, no_finding)
+    first, again = map(list, run_again([(exams, whole), (exams, part)]))
+    agreeing: set[int] = set()
+    for rows, outputs in first:
+        for others, other in again:
+            both = sorted({*rows} & {*others})
+            if both:
+                found = pairs(_of_rows(outputs, rows, both), _of_rows(other, others, both))
+                agreeing.update({*both} - {both[place] for place in differing_rows(found)})
+    return [row for row in every if row not in agreeing]
+
+
+def no_finding(exam: Examination, pairs: Pairs) -> None:
+    """Of a rerun that is compared with another one, not with the first run."""
+
+
+def _of_rows(outputs: Outputs, rows: Sequence[int], some: Sequence[int]) -> Outputs:
+    """The outputs of some of the rows that they are of."""
+    return select_rows(outputs, [rows.index(row) for row in some])
 
 
 def batch_dim(target: Target) -> str:

@@ -29,7 +29,8 @@ class Rerun:
     order of programs. `pairs` makes of the stacked outputs of the first run and of the rerun what must be the same
     bits. `compare` gives the finding of one replica whose pairs have different bits, None where that is allowed.
     Where `compare` allows what lies within twice the error bounds, `bound_of` gives the bound of a pair from that of
-    its output, (rows, *shape); it is None where bits are promised.
+    its output, (rows, *shape); it is None where bits are promised. `wrong` gives the indices of those of several
+    replicas of a stack for which it is not allowed that they differ, None where it never is.
     """
 
     rows: Sequence[int]
@@ -39,6 +40,7 @@ class Rerun:
     compare: Callable[[Examination, Pairs], Finding | None]
     order: int | None = None
     bound_of: Callable[[torch.Tensor], torch.Tensor] | None = None
+    wrong: Callable[[Sequence[Examination]], Sequence[int]] | None = None
 
     @property
     def run_order(self) -> RunOrder:
