@@ -7,11 +7,17 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
+import triton
+import triton.language as tl
 
+from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
 from fuzz.backends.launch_trace.trace import LaunchTrace
-from fuzz.model.case import Case
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import recipe
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic
 from fuzz.oracles.base import RerunOracle, check_reruns
@@ -19,6 +25,7 @@ from fuzz.oracles.execution import rerun
 from fuzz.oracles.execution.case_runner import CaseRunner, call_structure
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.rerun import Rerun, run_again
+from fuzz.oracles.invariance import InvarianceOracle
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 
@@ -133,3 +140,36 @@ def test_a_rerun_that_is_too_large_repeats_the_launches_of_some_rows_at_a_time(
                     assert sizes[1] == [len(range(len(one.rows))[first : first + rows]) for first in one.rows[::rows]]
                     compared += 1
     assert compared > 5
+
+
+@triton.jit
+def double_rows(x, y, n, row, step, PLAIN: tl.constexpr, B: tl.constexpr):
+    at, i = tl.program_id(0), tl.arange(0, B)
+    value = 2 * tl.load(x + at * row + i * step, mask=i < n)
+    tl.store(y + at * n + i, value if PLAIN else tl.where(value == 0, 1e-30, value * 1.0000001), mask=i < n)
+
+
+def doubled(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    y = torch.empty(x.shape, device=x.device)
+    double_rows[(x.shape[0],)](x, y, x.shape[1], *x.stride(), PLAIN=x.is_contiguous(), B=8)
+    return dict(y=y)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_whether_the_layout_of_rows_decides_their_bits_is_asked_of_all_replicas_at_once(
+    monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    def launcher(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return doubled(x if len(x) > 1 or not broken else x[:, :1].expand(-1, x.shape[1]))
+
+    M, N = size("M", 1, 64), size("N", 1, 8)
+    made = target(x=tensor(M, N), batch=M, dtypes=("float32",), reference=lambda x: dict(y=2 * x))(launcher)
+    x = Argument(("M", "N"), "float32", recipe("normal", 1), Layout(order=(1, 0)))
+    plan = Case(made.name, (Call({"M": 4, "N": 5}, {"x": x}),), Split(2, 1))
+    exams = [exam for exam in CaseRunner(made, launcher, backend("cpu")).run_replicas(plan, COUNT) if exam.stack]
+    alone = Mock(side_effect=Examination.rerun, autospec=True)
+    monkeypatch.setattr(Examination, "rerun", lambda *given, **more: alone(*given, **more))
+    findings = InvarianceOracle().check(exams)
+    assert len(findings) == COUNT and [finding is not None for finding in findings] == [broken] * COUNT
+    # One run of each structure of calls shows what launches are to be repeated.
+    assert alone.call_count == 3
