@@ -89,21 +89,33 @@ def find_uneven_row(found: RowErrors) -> Row | None:
 
 def compare_row(number: int, row: RowErrors) -> Row:
     """By which ratio the residuals of a row exceed their bounds; 0 where they do not."""
-    patterns = torch.stack([*row.orders, row.factor, row.shift])
+    orders = distinct_orders(row.orders)
+    patterns = torch.stack([*orders, row.factor, row.shift])
     bounds = residual_bounds(row, patterns)
     # The kernel may add up in an order that is none of these, and has another pattern. How far each order is from the
-    # span of the others says how far that pattern may be from all of them.
-    count = len(row.orders)
+    # span of the others says how far that pattern may be from all of them. Where the terms of each sum are equal, most
+    # orders are the same, and one says nothing of another.
+    count = len(orders)
+    if count == 1 and bool(orders[0].any()):
+        return Row(number, 0.0, torch.zeros_like(row.errors))
     others = (torch.cat([patterns[:own], patterns[own + 1 :]]) for own in range(count))
     cross = max(
-        float((residual_of(order, span(rest)) / bounds).abs().max())
-        for order, rest in zip(row.orders, others, strict=True)
+        float((residual_of(order, span(rest)) / bounds).abs().max()) for order, rest in zip(orders, others, strict=True)
     )
     errors, patterns = row.errors / bounds, patterns / bounds
     residual = residual_of(errors, span(patterns))
     if float(residual.abs().max()) <= 1:
         return Row(number, 0.0, residual)
     return Row(number, least_residual(errors, patterns) / (1 + SAFETY * cross), residual)
+
+
+def distinct_orders(orders: Tensor) -> list[Tensor]:
+    """Those of the errors of orders, (orders, elements), that differ from all before them."""
+    found: list[Tensor] = []
+    for order in orders:
+        if all(float((order - other).norm()) > RANK * float(other.norm()) for other in found):
+            found.append(order)
+    return found
 
 
 def residual_bounds(row: RowErrors, patterns: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from fuzz import size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
-from fuzz.model.recipes import recipe
+from fuzz.model.dtypes import dtype
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import exact, recipe
+from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.elements import ElementComparison
 from fuzz.oracles.comparison.expected import evaluate_reference
-from fuzz.oracles.comparison.long_sums import find_by_stage, mark_row
+from fuzz.oracles.comparison.long_sums import find_by_stage, find_wrong_together, mark_row
 from fuzz.oracles.comparison.row_errors import ELEMENTS, Row, RowErrors, find_uneven_row, may_be_uneven
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
@@ -126,6 +130,31 @@ def test_multiples_of_patterns_are_no_errors_and_what_is_left_is(random: torch.G
     found = find_uneven_row(made_row(wrong, orders, members))
     assert found is not None and found.number == 0 and found.ratio > 1
     assert int(found.residual.abs().argmax()) == 7
+
+
+def test_orders_that_are_all_the_same_say_nothing_of_others(random: torch.Generator) -> None:
+    pattern, members = noise(1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
+    errors = 2 * noise(1, 200, generator=random)
+    for orders, is_judged in (([pattern] * 3, False), ([pattern * 0] * 3, True), ([pattern, 2 * pattern], True)):
+        found = find_uneven_row(made_row(errors, torch.stack(orders), members))
+        assert (found is not None) is is_judged
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4, 96, 128])
+def test_sums_of_equal_terms_may_be_added_up_in_any_groups(groups: int) -> None:
+    """The rows of such a sum are the same in order and in reverse, so that every order that is tried has one error."""
+
+    def total(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        # Not torch.cumsum, which adds up in float64.
+        return {"y": reduce(torch.add, [reduce(torch.add, x[first::groups]) for first in range(groups)])}
+
+    sizes = size("M", 1, 512), size("N", 1, 64)
+    made = target(x=tensor(*sizes), dtypes=("float32",), reference=lambda x: {"y": x.sum(0)})(total)
+    row = 256 + torch.randn(1, 64, generator=torch.Generator().manual_seed(0))
+    x = Argument(("M", "N"), "float32", exact(to_bits(row), dtype("float32")), Layout(expand=(0,)))
+    case, cpu = Case("total", (Call({"M": 512, "N": 64}, {"x": x}),)), backend("cpu")
+    exam = Examination(made, total, case, cpu, run(made, total, case.calls, cpu))
+    assert find_wrong_together(exam, 0, exam.outputs) == {}
 
 
 def test_elements_that_are_left_out_change_nothing(random: torch.Generator) -> None:
