@@ -45,7 +45,7 @@ class Replaced(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         if not self.count and error[0] is None:
-            raise RuntimeError("the library has none of the operations that were called")
+            raise NotImplementedError("the library has none of the operations that were called")
 
 
 def operation_name(func: Any) -> str:
