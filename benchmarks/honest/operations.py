@@ -30,7 +30,7 @@ LACKS = re.compile(r"(Half|BFloat16|Float|float16|bfloat16)\w*'? is not supporte
 
 
 class Replaced(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Calls functions of a library in place of torch's operations; RuntimeError where it never did."""
+    """Calls functions of a library in place of torch's operations; NotImplementedError where it never did."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
