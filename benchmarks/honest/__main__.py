@@ -99,9 +99,10 @@ def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, proce
                 before = gpu.replaced if gpu else 0
                 line = answer(process, shares.request(share))
                 run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": why_ended(process)}
-                if gpu and not run.get("cases"):
+                is_empty = not run.get("cases")
+                if gpu and is_empty:
                     gpu.replace_faulty()
-                if gpu and not run.get("cases") and gpu.replaced > before:
+                if gpu and is_empty and gpu.replaced > before:
                     shares.put_back(share)
                 else:
                     keep_run(asked.backend, share.set, run)

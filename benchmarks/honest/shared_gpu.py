@@ -23,16 +23,14 @@ CLIENT = "import torch; torch.zeros(1, device='cuda')"
 
 class SharedGpu:
     """The service while it runs. After a kernel's fault it takes no client until all it had have ended, of which some
-    may be compiling for minutes: then its server is replaced, which ends the work of all of them on the GPU."""
+    may be compiling for minutes: then its server is replaced, which ends the work of all of them on the GPU.
+
+    `replaced` counts how often it was.
+    """
 
     def __init__(self) -> None:
+        self.replaced = 0
         self._lock = Lock()
-        self._replaced = 0
-
-    @property
-    def replaced(self) -> int:
-        """How often its server was replaced."""
-        return self._replaced
 
     def replace_faulty(self) -> None:
         """Replaces the server where a new client finds no GPU. Raises RuntimeError where one of the new server's does
@@ -42,7 +40,7 @@ class SharedGpu:
                 return
             for server in control("get_server_list").split():
                 control(f"shutdown_server {server} -f")
-            self._replaced += 1
+            self.replaced += 1
             if not has_gpu():
                 raise RuntimeError(f"no process can use the GPU, not even by a new server of {CONTROL}")
 
