@@ -22,7 +22,7 @@ MOST_LONGER = 2
 MOST_RUNS = 1_000_000
 """Seeds that are one order's."""
 MOST_EMPTY = 2
-"""Runs without a case, one after the other, after which a target is left out."""
+"""Runs without a case, one after the other, after which a target is left out: that all were refused may be chance."""
 
 
 @dataclass
@@ -38,19 +38,12 @@ class Share:
     cases: int = 0
     waits: int = 0
     empty: int = 0
-    refused: bool = False
     busy: bool = False
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether it cannot be run; that every case of one run was refused may be chance where others were not."""
-        return self.refused and not self.cases
 
     def add(self, run: Mapping[str, Any]) -> None:
         """Counts a run as it was kept."""
         self.runs += 1
         self.cases += run.get("cases", 0)
-        self.refused |= "error" in run
         self.empty = 0 if run.get("cases") else self.empty + 1
         unknown = run.get("cut_off", {}).get("disagreements") and not run.get("findings")
         self.waits = self.waits + 1 if unknown else 0
@@ -115,4 +108,4 @@ class Shares:
         return asked | {"seconds": max(round(seconds, 1), 1.0), "corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
-        return not share.is_refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)
+        return share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)

@@ -83,14 +83,14 @@ def test_what_has_a_finding_waits_for_its_turn():
 
 
 def test_what_cannot_run_is_left_out():
-    shares = shares_of("a", "b", runs=[{"target": "a", "error": "it has no rule"}, *[run("b", cases=0)] * MOST_EMPTY])
-    assert shares.take() is None
+    refused, cannot = ({"target": "a", "error": why} for why in ("every one of 38 cases was refused", "it has no rule"))
+    assert shares_of("a", runs=[refused]).take().target == "a"
+    assert shares_of("a", "b", runs=[refused, cannot, *[run("b", cases=0)] * MOST_EMPTY]).take() is None
 
 
 def test_what_has_had_cases_is_not_left_out_for_a_run_without():
     refused = {"target": "a", "error": "every one of 38 cases was refused"}
     assert shares_of("a", runs=[run("a"), refused]).take().target == "a"
-    assert shares_of("a", runs=[refused]).take() is None
 
 
 def test_no_run_begins_after_the_end():
