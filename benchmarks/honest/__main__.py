@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu
+from benchmarks.honest.shared_gpu import NO_GPU, SharedGpu, shared_gpu
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
@@ -87,7 +87,8 @@ def arguments(asked: argparse.Namespace) -> list[str]:
 def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, processors: Sequence[int]) -> None:
     """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs.
 
-    A run without a case, as the fault of another target's kernel had taken the shared GPU from it, does not count.
+    A run without a case does not count where the shared GPU was not to be had: the fault of another target's kernel had
+    taken it, or the service was starting.
     """
     # Of the thread that calls: the process that it starts inherits them.
     os.sched_setaffinity(0, processors)
@@ -102,7 +103,7 @@ def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, proce
                 is_empty = not run.get("cases")
                 if gpu and is_empty:
                     gpu.replace_faulty()
-                if gpu and is_empty and gpu.replaced > before:
+                if gpu and is_empty and (gpu.replaced > before or NO_GPU in run.get("why", "")):
                     shares.put_back(share)
                 else:
                     keep_run(asked.backend, share.set, run)

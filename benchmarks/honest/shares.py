@@ -23,12 +23,15 @@ MOST_RUNS = 1_000_000
 """Seeds that are one order's."""
 MOST_EMPTY = 2
 """Runs without a case, one after the other, after which a target is left out: that all were refused may be chance."""
+MOST_LOST = 8
+"""Times that a target had no chance to run, after which it is left out."""
 
 
 @dataclass
 class Share:
     """What a target has had so far, and its place in the drawn order of its set, its turn. Of its last runs `waits`
-    counts those that left disagreements which nobody confirmed and found nothing, and `empty` those that had no case.
+    counts those that left disagreements which nobody confirmed and found nothing, and `empty` those that had no case;
+    `lost` counts how often it had no chance to run.
     """
 
     set: str
@@ -38,6 +41,7 @@ class Share:
     cases: int = 0
     waits: int = 0
     empty: int = 0
+    lost: int = 0
     busy: bool = False
 
     def add(self, run: Mapping[str, Any]) -> None:
@@ -96,6 +100,7 @@ class Shares:
     def put_back(self, share: Share) -> None:
         """Gives back a target that was taken and had no chance to run."""
         with self._lock:
+            share.lost += 1
             share.busy = False
 
     def request(self, share: Share) -> dict[str, Any]:
@@ -108,4 +113,5 @@ class Shares:
         return asked | {"seconds": max(round(seconds, 1), 1.0), "corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
-        return share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)
+        is_hopeless = share.empty >= MOST_EMPTY or share.lost >= MOST_LOST
+        return not is_hopeless and (share.cases < self.cases or share.is_urgent)

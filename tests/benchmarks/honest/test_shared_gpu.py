@@ -15,6 +15,14 @@ def no_folders(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def clients(monkeypatch) -> list[bool]:
+    """Whether each of the next clients is to find a GPU; those after them do."""
+    answers: list[bool] = []
+    monkeypatch.setattr(module, "has_gpu", lambda: answers.pop(0) if answers else True)
+    return answers
+
+
 def install_control(folder: Path, monkeypatch, status: int = 0) -> Path:
     """Puts a service on the path that writes down how it is called."""
     calls, program = folder / "calls", folder / CONTROL
@@ -57,21 +65,29 @@ def test_a_machine_without_it_is_as_before(tmp_path, monkeypatch):
         assert not FOLDERS.keys() & os.environ.keys()
 
 
+@pytest.mark.parametrize("waits", [0, 3])
+def test_a_server_that_starts_is_waited_for(tmp_path, monkeypatch, clients, waits):
+    install_control(tmp_path, monkeypatch)
+    clients += [False] * waits
+    with shared_gpu():
+        assert not clients
+
+
 @pytest.mark.parametrize(("answers", "replaced"), [([True], 0), ([False, True], 1)], ids=["in use", "faulty"])
-def test_a_server_that_takes_no_client_after_a_fault_is_replaced(tmp_path, monkeypatch, answers, replaced):
+def test_a_server_that_takes_no_client_after_a_fault_is_replaced(tmp_path, monkeypatch, clients, answers, replaced):
     calls = install_control(tmp_path, monkeypatch)
     with shared_gpu() as gpu:
         started = len(calls.read_text().splitlines())
-        monkeypatch.setattr(module, "has_gpu", lambda: answers.pop(0))
+        clients += answers
         gpu.replace_faulty()
         said = calls.read_text().splitlines()[started:]
-    assert gpu.replaced == replaced and not answers
+    assert gpu.replaced == replaced and not clients
     assert said == ["get_server_list", "shutdown_server 17 -f"] * replaced
 
 
-def test_a_gpu_that_no_server_brings_back_ends_all(tmp_path, monkeypatch):
+def test_a_gpu_that_no_server_brings_back_ends_all(tmp_path, monkeypatch, clients):
     install_control(tmp_path, monkeypatch)
     with shared_gpu() as gpu:
-        monkeypatch.setattr(module, "has_gpu", lambda: False)
+        clients += [False] * 2
         with pytest.raises(RuntimeError, match="no process can use the GPU"):
             gpu.replace_faulty()

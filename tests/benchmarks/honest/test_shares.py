@@ -2,7 +2,7 @@
 
 import math
 
-from benchmarks.honest.shares import MOST_EMPTY, MOST_LONGER, Shares
+from benchmarks.honest.shares import MOST_EMPTY, MOST_LONGER, MOST_LOST, Shares
 
 
 def shares_of(*targets, runs=(), cases=100, seconds=10.0, end=math.inf):
@@ -91,6 +91,14 @@ def test_what_cannot_run_is_left_out():
 def test_what_has_had_cases_is_not_left_out_for_a_run_without():
     refused = {"target": "a", "error": "every one of 38 cases was refused"}
     assert shares_of("a", runs=[run("a"), refused]).take().target == "a"
+
+
+def test_what_had_no_chance_to_run_is_tried_a_few_times():
+    shares = shares_of("a")
+    for _ in range(MOST_LOST):
+        share = shares.take()
+        shares.put_back(share)
+    assert share.runs == 0 and shares.take() is None
 
 
 def test_no_run_begins_after_the_end():
