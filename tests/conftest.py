@@ -34,7 +34,8 @@ LONGEST = (
     "quality/test_planted.py", "quality/test_causes.py", "judge/test_referee.py", "web/test_browser.py",
     "cli/test_cli.py", "campaign/test_campaign.py", "campaign/hosts/test_remote_hosts.py", "judge/test_ops.py",
     "judge/checks/test_judge_history.py", "report/reproducer/test_script_runs.py", "benchmarks/test_self_fuzz.py",
-    "web/test_judge.py", "benchmarks/test_history.py", "benchmarks/test_archaeology.py",
+    "web/test_judge.py", "benchmarks/test_history.py", "benchmarks/test_archaeology.py", "cli/test_supervisor.py",
+    "worker/test_hostile_requests.py", "shrink/test_passes.py", "worker/test_worker.py", "search/test_strategies.py",
 )  # fmt: skip
 """The files that take longest as a whole. They run first: at the end, one of them would keep a single worker busy."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.judge import findings
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.referee import judge
 from fuzz.judge.result.judgement import CHEAT, MACHINE, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
@@ -91,7 +92,9 @@ def test_what_is_wrong_at_dims_somewhat_larger_than_the_own_ones_is_wrong(tmp_pa
     assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
 
 
-def test_what_is_wrong_in_every_third_call_is_wrong(tmp_path: Path) -> None:
+def test_what_is_wrong_in_every_third_call_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each try of a smaller case takes a dozen processes, and how small it becomes is not looked at.
+    monkeypatch.setattr(findings, "SHRINK_SECONDS", 1.0)
     counting = "calls = []\n\n" + as_solution(RELU).replace(
         "return torch.relu(x)", "calls.append(0)\n        return torch.relu(x) + float(len(calls) % 3 == 0)"
     )
