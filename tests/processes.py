@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
+
+HANDLED = "import os, signal, sys; signal.signal(signal.SIGINT, signal.{}); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def heeding_ctrl_c(*command: str) -> list[str]:
+    """A command that heeds SIGINT, also where these tests were started in the background of a shell."""
+    return [sys.executable, "-c", HANDLED.format("SIG_DFL"), *command]
+
+
+def in_background(*command: str) -> list[str]:
+    """A command that ignores SIGINT, as a shell has what it starts in the background do, and all that this starts."""
+    return [sys.executable, "-c", HANDLED.format("SIG_IGN"), *command]
 
 
 def has_ended(pid: int, seconds: float = 60.0) -> bool:

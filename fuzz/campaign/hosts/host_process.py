@@ -8,6 +8,7 @@ sees no file of its campaign's and keeps its own there.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -225,6 +226,8 @@ def handle(request: Request, channel: HostChannel) -> None:
 
 
 def main() -> None:
+    # By it a campaign ends a slice; started in the background of a shell, it has its processes ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     pipe, *folder = sys.argv[1:]
     channel = HostChannel(connect_to_parent(pipe), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_send_heartbeats, args=(channel,), daemon=True).start()
