@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from commands import Done, fuzz
-from processes import has_ended
+from processes import has_ended, heeding_ctrl_c
 from programs import run_programs
 
 from fuzz import __version__, corpus
@@ -197,10 +197,7 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     own = tmp_path / "fuzz_own.py"
     own.write_text(OWN)
     line = [str(FUZZ), "run", str(own), "--planted", "wrong", "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
-    # A shell that started the tests in the background may have had them ignore it, and with them what they start.
-    heeds = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
-    line = [sys.executable, "-c", heeds, *line]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(heeding_ctrl_c(*line), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 300
         while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
             time.sleep(0.1)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import has_ended
+from processes import has_ended, heeding_ctrl_c
 
 from fuzz.worker.system import children
 
@@ -52,12 +52,11 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
     program = (
         "import os, subprocess, time\nfrom fuzz import target\n"
         "left = subprocess.Popen(['sleep', '600'], start_new_session=True).pid\n"
-        # A signal that arrives while a file is closed by its deletion would be lost.
         "with open('left', 'w') as file:\n    file.write(f'{os.getpid()} {left} ')\n"
     )
     # Python raises KeyboardInterrupt between instructions: a signal as a long sleep begins would wait for its end.
     (tmp_path / "mine.py").write_text(f"{program}while True:\n    time.sleep(0.1)\n")
-    with subprocess.Popen([FUZZ, "drift", "mine.py"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(heeding_ctrl_c(FUZZ, "drift", "mine.py"), cwd=tmp_path, stderr=subprocess.PIPE) as running:
         while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text().endswith(" "):
             assert running.poll() is None
             time.sleep(0.01)
