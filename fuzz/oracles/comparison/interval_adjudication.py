@@ -84,7 +84,8 @@ def decide(
 def add_enclosure(element: Element, interval: Interval) -> Element:
     """An element with the digits of its exact value that are certain, if there are some."""
     mid, radius = (float(part[element.index]) for part in interval)
-    if not (math.isfinite(mid) and math.isfinite(radius)) or not mid:
+    # A quotient of the two may be infinite.
+    if not (math.isfinite(mid) and radius < abs(mid)):
         return element
     digits = min(math.floor(-math.log10(max(radius / abs(mid), 1e-17))), 17)
     return replace(element, exact=f"{mid:.{digits}g}") if digits >= CERTAIN_DIGITS else element
