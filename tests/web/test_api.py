@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
+from processes import heeding_ctrl_c
 from service_files import ServiceFiles
 from sqlalchemy.event import listen
 
@@ -423,10 +424,8 @@ def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
 def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
     client: TestClient, store: Store, campaign: Campaign
 ) -> None:
-    # A shell that started the tests in the background may have had them ignore it.
-    heeds = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    waits = heeds + "try:\n    print(1, flush=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    exit(7)"
-    line = [sys.executable, "-c", waits, "campaign"]
+    waits = "import time\ntry:\n    print(1, flush=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    exit(7)"
+    line = heeding_ctrl_c(sys.executable, "-c", waits, "campaign")
     with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
         store.save(replace(campaign, state="running", host=socket.gethostname(), pid=process.pid))
