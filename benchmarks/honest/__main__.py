@@ -26,11 +26,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.honest.shared_gpu import NO_GPU, SharedGpu, shared_gpu
+from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
 from benchmarks.processors import share_of
+from fuzz.backends.cuda.backend import NO_GPU
 from fuzz.errors import TargetError
 from fuzz.run.environment import installed_version
 from fuzz.target.loader import library_files, load_module, targets_in

@@ -18,8 +18,6 @@ from threading import Lock
 CONTROL = "nvidia-cuda-mps-control"
 FOLDERS = {"CUDA_MPS_PIPE_DIRECTORY": "pipe", "CUDA_MPS_LOG_DIRECTORY": "log"}
 """Variables by which the service and its clients find each other, and their folders."""
-NO_GPU = "no usable NVIDIA GPU"
-"""What a run says that found none."""
 MOST_WAITS = 5
 """Clients, one after the other, that wait for the server to start."""
 CLIENT = "import torch; torch.zeros(1, device='cuda')"

@@ -20,6 +20,7 @@ FATAL = (
 )  # fmt: skip
 """What torch and the driver say of errors after which "the process must be terminated and relaunched" (CUDA Driver API,
 CUresult)."""
+NO_GPU = "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
 PROCESSORS_PER_WORKER, MOST_WORKERS = 4, 4
 """One worker of a run for so many processors, and at most so many: more share the GPU's memory for little."""
 
@@ -54,7 +55,7 @@ class CudaBackend(Backend):
         if torch.version.cuda is None:
             return "backend cuda needs a CUDA build of torch; this one is a CPU build"
         if not torch.cuda.is_available():
-            return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
+            return NO_GPU
         return ""
 
     def fork_reason(self) -> str:
