@@ -7,9 +7,12 @@ an input is.
 import importlib
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import liger_kernel  # Where the extra is missing, no target of this folder can be loaded.
@@ -39,9 +42,8 @@ UNREACHED = {
     ),
 }
 """Why parts of the library cannot be reached, beside what a target says of its own."""
-FUNCTIONS = ("liger_kernel.ops",)
-MODULES = (*FUNCTIONS, "liger_kernel.transformers")
-"""What autograd functions and modules are imported from; the modules import transformers where that is installed."""
+MODULES = "liger_kernel.transformers"
+MODEL_LIBRARIES = ("peft", "transformers")
 OFF = (None, False, 0, 1.0, -100)
 """What an argument is that leaves the arithmetic as it was before there was such an argument."""
 WAYS = ("in_place", "row_mode")
@@ -50,8 +52,7 @@ WAYS = ("in_place", "row_mode")
 
 def liger(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    imports = MODULES if "module" in declaration else FUNCTIONS
-    return target(**{"layout": "envelope", "unreached": UNREACHED, "imports": imports, **declaration})
+    return target(**{"layout": "envelope", "unreached": UNREACHED, "imports": ["_operations"], **declaration})
 
 
 def same_bits(file: str) -> bool | str:
@@ -61,11 +62,36 @@ def same_bits(file: str) -> bool | str:
     return "gradients of parameters are sums by atomic additions" if adds else True
 
 
+@contextmanager
+def without_models() -> Iterator[None]:
+    """What is imported inside finds no library of models, and of the package of modules only what it names itself.
+
+    That package imports the libraries to patch their models, which takes seconds; no operation or module needs them.
+    """
+    modules = ModuleType(MODULES)
+    modules.__path__ = [str(Path(liger_kernel.__path__[0], "transformers"))]
+    absent = {MODULES: modules, **dict.fromkeys(MODEL_LIBRARIES)}
+    hidden = {name: module for name, module in absent.items() if name not in sys.modules}
+    sys.modules.update(hidden)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+@cache
+def imported(name: str) -> ModuleType:
+    """A module of the library by what follows its name. ImportError where it cannot be imported."""
+    with without_models():
+        return importlib.import_module(f"liger_kernel.{name}")
+
+
 def found(place: str, package: str = "ops") -> Any:
     """The object that ``module:name`` is in a package of liger_kernel. NotImplementedError where this release lacks it."""
     module, _, name = place.partition(":")
     try:
-        return getattr(importlib.import_module(f"liger_kernel.{package}.{module}"), name)
+        return getattr(imported(f"{package}.{module}"), name)
     except (ModuleNotFoundError, AttributeError):
         raise NotImplementedError(f"this release of liger-kernel has no {place}") from None
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 from _formulas import Softmax, silu, sparsemax
-from _liger import MODULES, UNREACHED, applied, found, layer, liger, one_dtype, same_bits, takes
+from _liger import UNREACHED, applied, found, layer, liger, one_dtype, same_bits, takes
 
 from fuzz import indices, option, size, sizes, tensor
 
@@ -154,7 +154,7 @@ TILED = dict(LigerTiledSwiGLUMLP="tiled_mlp:silu", LigerTiledGEGLUMLP="tiled_mlp
 """Modules with the file that they stand in and their activation."""
 LAYERS = dict(
     x=tensor(R, LENGTH, WIDTH), gate=tensor(INNER, WIDTH), up=tensor(INNER, WIDTH), down=tensor(WIDTH, INNER),
-    accumulate="inputs", timeout=120.0, imports=MODULES, differentiable=dict(y=tensor(R, LENGTH, WIDTH)),
+    accumulate="inputs", timeout=120.0, differentiable=dict(y=tensor(R, LENGTH, WIDTH)),
     unreached={**UNREACHED, "*calculate_settings*": "liger_swiglu and liger_geglu draw rows as wide"},
 )  # fmt: skip
 

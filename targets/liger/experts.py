@@ -4,7 +4,7 @@ all, repeated experts."""
 from types import SimpleNamespace
 
 from _formulas import silu
-from _liger import MODULES, applied, layer, liger, one_dtype
+from _liger import applied, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -29,7 +29,6 @@ def moe_reference(x, up, down, places, weights, module):
     places=indices(T, CHOSEN, below=EXPERTS, dtypes=("int32",)),
     weights=tensor(T, CHOSEN),
     module=option(False, True),
-    imports=MODULES,
     deterministic="tokens of an expert stand in the order in which atomic additions counted them",
     timeout=300.0,
     accumulate="inputs",

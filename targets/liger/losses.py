@@ -1,7 +1,7 @@
 """Losses of liger-kernel. Interesting: vocabularies beside a block, every reduction with cotangents of its own."""
 
 import torch
-from _liger import CHOICE, DEVICE, MODULES, UNREACHED, applied, layer, liger, one_dtype, permits
+from _liger import CHOICE, DEVICE, UNREACHED, applied, layer, liger, one_dtype, permits
 
 from fuzz import indices, option, size, tensor
 
@@ -133,7 +133,7 @@ def liger_cross_entropy_kept(logits, **options):
 
 
 @liger(
-    logits=tensor(N, V, overlapping=True), in_place=("logits",), imports=MODULES, reference=cross_entropy_reference,
+    logits=tensor(N, V, overlapping=True), in_place=("logits",), reference=cross_entropy_reference,
     **OPTIONS,
 )  # fmt: skip
 def liger_cross_entropy_module(logits, labels, class_weight, ignored, reduction, softcap, extras, **settings):
@@ -169,7 +169,7 @@ def linear_cross_entropy_reference(
 @liger(
     x=tensor(N, H), weight=tensor(V, H), bias=tensor(V) | None, scaled=option(False, True),
     accumulator=option(None, "float32"), chunk=option(1, 4), tokens=option(False, True),
-    reference=linear_cross_entropy_reference, imports=MODULES, **OPTIONS,
+    reference=linear_cross_entropy_reference, **OPTIONS,
 )  # fmt: skip
 def liger_fused_linear_cross_entropy(
     x, weight, bias, labels, ignored, class_weight, reduction, softcap, scaled, accumulator, chunk, extras, tokens, **given

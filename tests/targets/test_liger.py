@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -29,10 +30,11 @@ class Older:
 
 
 @pytest.fixture
-def helpers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def helpers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module that the targets share, with a library of one function."""
     for name in ("liger_kernel", "liger_kernel.ops"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["liger_kernel"], "__path__", [str(tmp_path)], raising=False)
     monkeypatch.setitem(sys.modules, "liger_kernel.ops.norm", SimpleNamespace(Norm=Older))  # type: ignore[arg-type]
     spec = spec_from_file_location("liger_helpers", Path(ROOT, "targets", "liger", "_liger.py"))
     assert spec is not None and spec.loader is not None
@@ -56,10 +58,7 @@ def test_what_a_release_documents_narrower_is_refused(helpers: ModuleType) -> No
         helpers.beyond("norm:Norm", "open interval (0, 1)")
 
 
-def test_the_same_bits_are_asked_of_releases_without_atomic_additions(
-    helpers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(helpers.liger_kernel, "__path__", [str(tmp_path)], raising=False)
+def test_the_same_bits_are_asked_of_releases_without_atomic_additions(helpers: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "norm.py").write_text("tl.store(DW_ptr + cols, dw)")
     assert helpers.same_bits("norm.py") is True is helpers.same_bits("lacking.py")
@@ -82,6 +81,33 @@ def test_what_a_module_of_a_release_refuses_is_refused(helpers: ModuleType, monk
         helpers.permits("loss:Loss", reduction="none")
     with pytest.raises(NotImplementedError, match="cannot import broken:Loss"):
         helpers.permits("broken:Loss", reduction="mean")
+
+
+def test_a_module_is_imported_without_the_models_that_its_package_patches(
+    helpers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "transformers"
+    package.mkdir()
+    (package / "__init__.py").write_text("import peft\nfrom liger_kernel.transformers.loss import Loss\n")
+    (package / "loss.py").write_text(
+        "from liger_kernel.transformers import other\n"
+        "try:\n    import peft\nexcept ImportError:\n    peft = None\n"
+        "class Loss:\n    has_peft = peft is not None\n"
+    )
+    (package / "other.py").touch()
+    (tmp_path / "peft.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    try:
+        assert not helpers.found("loss:Loss", "transformers").has_peft
+        assert not {"peft", "transformers", "liger_kernel.transformers"} & (set(sys.modules) - before)
+        # Whoever asks for the package itself has all of it.
+        whole = import_module("liger_kernel.transformers")
+        assert whole.peft is import_module("peft")
+        assert whole.Loss is helpers.found("loss:Loss", "transformers")
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("asked", [{"scaled": False}, {"scale": 1.0}, {"in_place": True}, {"in_place": False}])
