@@ -133,7 +133,7 @@ def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Siz
 
 
 def tensor(
-    *shape: Dim | Sizes, dtypes: Iterable[str] = (), contiguous: bool = False, overlapping: bool = False
+    *shape: Dim | Sizes, dtypes: str | Iterable[str] = (), contiguous: bool = False, overlapping: bool = False
 ) -> TensorArgument:
     """A tensor argument over named dims, with dtypes of its own where they differ from the target's.
 
@@ -166,8 +166,13 @@ def option(*choices: Scalar) -> OptionArgument:
     return OptionArgument(choices)
 
 
-def known_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
-    for name in (names_in_order := tuple(dtypes)):
+def listed(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Names of which a single one may stand alone."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def known_dtypes(dtypes: str | Iterable[str]) -> tuple[str, ...]:
+    for name in (names_in_order := listed(dtypes)):
         if name not in DTYPES:
             raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
     return names_in_order

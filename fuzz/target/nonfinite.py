@@ -10,22 +10,23 @@ import numpy as np
 from fuzz.errors import TargetError
 from fuzz.model.dtypes import DType
 from fuzz.model.recipes import Patched, Recipe, Values, exact, patched
+from fuzz.target.arguments import listed
 
 KINDS = {"inf": 1, "-inf": 2, "nan": 4}
 """Each kind as a bit of the recipe `nonfinite`."""
 ALL = sum(KINDS.values())
 
 
-def parse_nonfinite(declared: Iterable[str] | Mapping[str, str | Iterable[str]]) -> dict[str, int]:
+def parse_nonfinite(declared: str | Iterable[str] | Mapping[str, str | Iterable[str]]) -> dict[str, int]:
     """The kinds that each argument may hold, as bits. TargetError for an unknown kind."""
     if not isinstance(declared, Mapping):
-        return dict.fromkeys(declared, ALL)
+        return dict.fromkeys(listed(declared), ALL)
     found = {}
     for name, kinds in declared.items():
-        listed = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        if not listed or set(listed) - set(KINDS):
+        given = set(listed(kinds))
+        if not given or given - set(KINDS):
             raise TargetError(f"nonfinite={{{name!r}: {kinds!r}}}: the kinds are {', '.join(KINDS)}")
-        found[name] = sum({KINDS[kind] for kind in listed})
+        found[name] = sum(KINDS[kind] for kind in given)
     return found
 
 

@@ -13,7 +13,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Call, Scalar
 from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes
+from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes, listed
 from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
 from fuzz.target.nonfinite import parse_nonfinite
 from fuzz.target.shapes import Sizes
@@ -188,7 +188,7 @@ def declare(
     launcher: Launcher,
     *,
     name: str = "",
-    dtypes: Iterable[str] | None = None,
+    dtypes: str | Iterable[str] | None = None,
     reference: Callable[..., Mapping[str, Any]] | None = None,
     baseline: Launcher | None = None,
     contract: Contract | str = "envelope",
@@ -197,14 +197,14 @@ def declare(
     invariance: str = "bitwise",
     layout: str = "envelope",
     range: str = "working",
-    linear: Iterable[str] = (),
-    shifts: Iterable[str] = (),
+    linear: str | Iterable[str] = (),
+    shifts: str | Iterable[str] = (),
     dims: Iterable[Size] = (),
     accumulate: str = "float32",
     dot: str = "ieee",
     deterministic: bool | str = True,
-    in_place: Iterable[str] | Mapping[str, str] = (),
-    nonfinite: Iterable[str] | Mapping[str, str | Iterable[str]] = (),
+    in_place: str | Iterable[str] | Mapping[str, str] = (),
+    nonfinite: str | Iterable[str] | Mapping[str, str | Iterable[str]] = (),
     large: bool = False,
     as_good_as: str = "",
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] | None = None,
@@ -214,7 +214,7 @@ def declare(
     exact: Callable[..., Mapping[str, Any]] | None = None,
     seeds: Mapping[str, Mapping[str, Any]] | None = None,
     unreached: Mapping[str, str] | None = None,
-    imports: Iterable[str] = (),
+    imports: str | Iterable[str] = (),
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -231,7 +231,7 @@ def declare(
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
         contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
-        linear=tuple(linear), shifts=tuple(shifts), imports=tuple(imports),
+        linear=listed(linear), shifts=listed(shifts), imports=listed(imports),
         batch=_dim_name("batch=", batch) if batch else None,
         rows={output: _dim_name("rows=", row) for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
@@ -263,9 +263,9 @@ def _dim_name(keyword: str, dim: object) -> str:
     return dim.name
 
 
-def _options_of(in_place: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
+def _options_of(in_place: str | Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     """The tensors that may be written, each with the option that asks for it, or none."""
-    return dict(in_place) if isinstance(in_place, Mapping) else dict.fromkeys(in_place, "")
+    return dict(in_place) if isinstance(in_place, Mapping) else dict.fromkeys(listed(in_place), "")
 
 
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:

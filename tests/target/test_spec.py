@@ -33,6 +33,18 @@ def test_an_argument_with_the_name_of_a_keyword_is_refused_in_one_line(keyword: 
         declare(launcher, x=tensor(M, N), **{keyword: value})
 
 
+def test_a_single_name_may_stand_alone() -> None:
+    def launcher(scores: Any) -> dict[str, Any]:
+        return {"y": scores}
+
+    given = dict(dtypes="float16", linear="scores", in_place="scores", nonfinite="scores", imports="torch.fft")
+    made, as_lists = (
+        declare(launcher, scores=tensor(M, N, dtypes=arguments["dtypes"]), reference=launcher, **arguments)
+        for arguments in (given, {keyword: [name] for keyword, name in given.items()})
+    )
+    assert made == as_lists and made.imports == ("torch.fft",) and list(made.in_place) == ["scores"]
+
+
 def test_the_public_api_declares_a_target_that_can_be_called() -> None:
     made = fuzz.target(x=fuzz.tensor(M, N), eps=fuzz.option(1e-5, 0.0), batch=M)(launcher)
     assert isinstance(made, fuzz.Target) and made.name == "launcher" and made.doc == "Does nothing much."
