@@ -244,6 +244,18 @@ def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:
     )  # fmt: skip
 
 
+def test_the_gradient_of_a_sum_is_the_cotangent_in_the_range_of_the_output() -> None:
+    target = declare(
+        function(forward, backward), x=tensor(M, N), weight=tensor(N), dtypes=("float16", "bfloat16"),
+        differentiable={"y": tensor(M, N)}, reference=lambda x, weight: dict(y=x * weight),
+    )  # fmt: skip
+    x, weight = (Argument(dims, "float16", recipe("zeros")) for dims in (("M", "N"), ("N",)))
+    beyond_float16 = Argument(("M", "N"), "bfloat16", recipe("constant", 1, mantissa=1, exponent=40))
+    case = Case(target.name, (Call({"M": 1, "N": 1}, {"x": x, "weight": weight}, {}, {"y": beyond_float16}),))
+    exam = examination(target, target.launcher, case)
+    assert check_context(Baseline(exam), GraphContext("after", "", autograd_graphs.run_before_sums)) is None
+
+
 def test_an_input_written_over_where_autograd_sees_it_ends_in_its_own_clear_error() -> None:
     def visible(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x.clone(), weight)

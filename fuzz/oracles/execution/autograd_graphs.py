@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fuzz.backends.autodiff import Computation, Launch, Tensors, backward, floating
+from fuzz.backends.autodiff import Computation, Launch, Tensors, as_gradient, backward, floating
 
 Derivative = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(gradient of the output, what the operation keeps) -> gradient of the input."""
@@ -168,7 +168,7 @@ def run_beside_consumers(launch: Launch, inputs: Tensors, cotangents: Tensors) -
 
 
 def run_before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
-    """To every output something is added, whose gradient, ``after_OUTPUT``, is the cotangent, unchanged."""
+    """To every output something is added, whose gradient, ``after_OUTPUT``, is the cotangent that autograd is given."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     pristine = {name: value.clone() for name, value in cotangents.items()}
     outputs = launch({**inputs, **leaves})
@@ -176,7 +176,7 @@ def run_before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Ten
     sums = {**outputs, **{name: outputs[name] + value for name, value in added.items()}}
     gradients = backward(sums, {**leaves, **{f"_{name}": value for name, value in added.items()}}, cotangents)
     results = {f"after_{name}": gradients[f"d_{name}"] for name in added if f"d_{name}" in gradients}
-    results |= {f"due_after_{name}": pristine[name].to(value.dtype) for name, value in added.items()}
+    results |= {f"due_after_{name}": as_gradient(pristine[name], value) for name, value in added.items()}
     return {**kernel_results(outputs, gradients, leaves), **results}
 
 
