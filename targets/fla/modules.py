@@ -318,7 +318,7 @@ def residual_norm_reference(x, weight, bias, residual, eps, kind, prenorm):
 
 @flash(
     x=tensor(M, D), weight=tensor(D) | None, bias=tensor(D) | None, residual=tensor(M, D) | None,
-    eps=option(1e-5, 1e-1), kind=option("layer", "rms"), prenorm=option(False, True),
+    eps=option(1e-5, 1e-1), kind=option("layer", "rms"), prenorm=option(False, True), accumulate="inputs",
     reference=residual_norm_reference, differentiable=dict(y=tensor(M, D), total=tensor(M, D)),
 )  # fmt: skip
 def fla_residual_norm(x, weight, bias, residual, eps, kind, prenorm):
