@@ -14,7 +14,7 @@ from benchmarks.self_fuzz.service import check_service, hostile_service, send_re
 from benchmarks.self_fuzz.surfaces import SURFACES
 
 CHECKS = {**SURFACES, "service": check_service}
-EXAMPLES = 40
+EXAMPLES = 25
 
 
 @pytest.mark.parametrize(

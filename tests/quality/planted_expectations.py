@@ -299,6 +299,8 @@ TESTED = {
             "mean_divides_by_block",
             "last_row_lost",
             "one_pass_variance",
+            "bessel",
+            "low_precision_accumulate",
         )
     ),
     "msda": (),

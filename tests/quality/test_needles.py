@@ -14,7 +14,6 @@ NEEDLES = Path(__file__).parents[2] / "benchmarks" / "needles"
     ("needle", "engine"),
     [
         ("values.py:one_pattern", "evolve"),
-        ("values.py:exponent_window", "random"),
         ("values.py:solved", "auto"),
     ],
 )

@@ -29,7 +29,7 @@ LOOKED_AT = 120
 def starts(target: Target) -> list[Case]:
     """Small drawn cases, with recipes and with their bits written out."""
     engine = RandomEngine(target, 11)
-    drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:12]
+    drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:8]
     launched = [with_launch(case, LaunchOptions(3, 108)) for case in drawn[:1]]
     return [*drawn, *launched, *map(write_out_small, drawn)]
 
