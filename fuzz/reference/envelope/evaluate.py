@@ -15,7 +15,7 @@ from torch import Tensor
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
 from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.noise_loops import measure_spread
-from fuzz.reference.envelope.noise_pools import perturbs_inputs
+from fuzz.reference.envelope.noise_pools import UNCERTAIN, perturbs_inputs
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES
 
@@ -40,8 +40,6 @@ LIMIT: Final = 2**24
 """Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
 HOST_LIMIT: Final = 2**22
 """The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
-UNCERTAIN: Final = 4
-"""Members that measure float64's own error."""
 FIRST: Final = (1, 2, 4, 5, 3)
 """The numbers of the first members. The first that perturbs inputs comes fifth: steps explain most errors."""
 COTANGENT: Final = "cotangent of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -21,15 +22,19 @@ BLOCK: Final = 4099
 """Elements of a run of equal noise, for the members that have such runs."""
 UNIT64: Final = 2.0**-52
 """Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
-COLUMNS: Final = 512
+COLUMNS: Final = 64
 """Columns of a pool that are computed together."""
+MEMBERS: Final = 96
+"""Members for which there is room at first."""
+UNCERTAIN: Final = 4
+"""Members that measure float64 itself."""
 FEW: Final = 16
 """Members of a pool of some MiB, which is kept."""
 UNUSED_STACKS: Final = 256
 """Stacks after which unused pools of more members are dropped."""
 WINDOWS: Final = 1024
 """Views of a pool that are kept: cases of one shape take the same ones, in one step after another."""
-Row = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def perturbs_inputs(member: int) -> bool:
@@ -37,60 +42,83 @@ def perturbs_inputs(member: int) -> bool:
     return member > 0 and member % 3 == 0
 
 
-@lru_cache(maxsize=64)
-def _uniform_row(member: int) -> Row:
-    """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
-    return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+class NoiseTable:
+    """The noise of members, a row of 2*SPAN doubles in [-1, 1] for each; row 0, of the unperturbed member, is 0.
+
+    Rows are independent for the first members; from the ninth on they are in blocks, for what the first do not see. An
+    operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is 0:
+    where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be exact
+    there is further from the truth than any member that errs. In some the noise of all elements is equal, as it is in
+    equal rows. Members that perturb the inputs have none. Those with negative numbers, which measure float64 itself,
+    have the last rows. A row is drawn when it is asked for first; processes that are forked later share it.
+    """
+
+    def __init__(self) -> None:
+        self._make_room(MEMBERS)
+
+    def _make_room(self, members: int) -> None:
+        self._members = members
+        # Of rows that are not drawn, and those of 0, no memory is used.
+        self._rows = np.zeros((1 + members + UNCERTAIN, 2 * SPAN))
+        self._drawn = set[int]()
+
+    def draw(self, ids: Iterable[int]) -> None:
+        """Draws the rows of members that have none yet."""
+        missing = set(ids) - self._drawn
+        if missing and max(missing) > self._members:
+            missing |= self._drawn
+            self._make_room(2 * max(missing))
+        for member in missing:
+            if member and not perturbs_inputs(member):
+                self._rows[member] = _row(member)
+        self._drawn |= missing
+
+    def noise(self, ids: tuple[int, ...], start: int, stop: int) -> Rows:
+        """These columns of the unperturbed member and of others, (1 + len(ids), stop - start)."""
+        self.draw(ids)
+        return self._rows[[0, *ids], start:stop]
+
+    def underflow(self, ids: tuple[int, ...], start: int, stop: int) -> Rows:
+        """The same columns of the members' underflow, in [-1, 1]: -1 makes a zero of a tiny result.
+
+        Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
+        errors of equal size would often cancel in all members at once. Members that perturb the inputs have none, nor
+        have those that measure float64 itself.
+        """
+        noise = self.noise(ids, start, stop)
+        lost: Rows = np.sign(noise) * (0.25 + 0.75 * np.abs(noise))
+        for row, member in enumerate(ids, 1):
+            if member < 0:
+                lost[row] = 0.0
+            elif member <= 2:
+                self.draw((1,))
+                lost[row] = np.sign(self._rows[1, start:stop]) * (1.0 if member == 1 else -1.0)
+        return lost
 
 
-@lru_cache(maxsize=128)
-def _block_signs(member: int) -> Row:
-    """-1, 0 or 1 for each run of `BLOCK` elements of a member's row."""
+def _row(member: int) -> Rows:
+    """The noise of one member that perturbs steps, 2*SPAN doubles."""
+    if member > 8 and member % 2 == 0:
+        return _block_signs(member)
+    uniform = np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+    return uniform if member <= 8 else _block_signs(member) * uniform
+
+
+def _block_signs(member: int) -> Rows:
+    """-1, 0 or 1 for each element of a member's row, the same for all elements of a block."""
     drawn = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
-    return drawn.astype(np.float64)
+    return np.repeat(drawn.astype(np.float64), BLOCK)[: 2 * SPAN]
 
 
 def cache_noise(members: int) -> None:
-    """Compute the noise of so many members, so that processes forked from this one share it."""
-    for member in (*range(-4, 0), *range(1, members + 1)):
-        _noise(member, 0, 1)
-
-
-def _noise(member: int, start: int, stop: int) -> Row:
-    """These columns of a member's noise: independent for the first ones; from the ninth on in blocks.
-
-    The blocks are for what the first ones do not see. An operation takes a window of the row, so that one on a small
-    tensor lies in one block. In some blocks the noise is 0: where a result depends on the error of a mean as 1/error (a
-    row of equal terms), a kernel that happens to be exact there is further from the truth than any member that errs. In
-    some the noise of all elements is equal, as it is in equal rows. Members that perturb the inputs have none.
-    """
-    if perturbs_inputs(member):
-        return np.zeros(stop - start)
-    if member <= 8:
-        return _uniform_row(member)[start:stop]
-    signs: Row = _block_signs(member)[np.arange(start, stop) // BLOCK]
-    return signs * _uniform_row(member)[start:stop] if member % 2 else signs
-
-
-def _underflow(member: int, start: int, stop: int) -> Row:
-    """These columns of a member's underflow, in [-1, 1]: -1 makes a zero of a tiny result.
-
-    Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
-    errors of equal size would often cancel in all members at once. Members that perturb the inputs have none, nor have
-    those that measure float64 itself.
-    """
-    if member < 0 or perturbs_inputs(member):
-        return np.zeros(stop - start)
-    if member <= 2:
-        return np.sign(_noise(1, start, stop)) * (1.0 if member == 1 else -1.0)
-    noise = _noise(member, start, stop)
-    return np.sign(noise) * (0.25 + 0.75 * np.abs(noise))
+    """Draw the noise of so many members, so that processes forked from this one share it."""
+    table.draw((*range(-UNCERTAIN, 0), *range(1, members + 1)))
 
 
 class NoisePool:
     """The noise of one kind, (1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
 
-    "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_underflow`.
+    "relative": r*u. "factor": 1 + factor*r*u. "tiny": the members' underflow.
     On the host columns are computed when they are asked for first: a small tensor reads few of them. On a device all
     are, of noise that is there: pools of many factors differ in nothing else.
     """
@@ -132,8 +160,8 @@ class NoisePool:
         if first >= 0:
             end = self._missing.rfind(1, *asked) + 1
             start, stop = first * COLUMNS, min(end * COLUMNS, 2 * SPAN)
-            noise = _noise_of(self._kind == "tiny", self._ids, start, stop)
-            self._values[:, start:stop] = self.scale(torch.from_numpy(noise))
+            draw = table.underflow if self._kind == "tiny" else table.noise
+            self._values[:, start:stop] = self.scale(torch.from_numpy(draw(self._ids, start, stop)))
             self._missing[first:end] = bytes(end - first)
             if 1 not in self._missing:
                 self._missing.clear()
@@ -149,16 +177,11 @@ class NoisePool:
         return (noise * (self._factor * self._unit).to(noise.device)).add_(1.0)
 
 
-def _noise_of(underflow: bool, ids: tuple[int, ...], start: int, stop: int) -> Row:
-    """These columns of the noise of members, or of their underflow, with a first row of zeros."""
-    row = _underflow if underflow else _noise
-    return np.stack([np.zeros(stop - start), *(row(member, start, stop) for member in ids)])
-
-
 @lru_cache(maxsize=16)
 def noise_on_device(underflow: bool, ids: tuple[int, ...], device: torch.device) -> Tensor:
     """The noise of members, or their underflow, (1 + len(ids), 2*SPAN) doubles with a first row of zeros."""
-    return torch.from_numpy(_noise_of(underflow, ids, 0, 2 * SPAN)).to(device)
+    draw = table.underflow if underflow else table.noise
+    return torch.from_numpy(draw(ids, 0, 2 * SPAN)).to(device)
 
 
 _cached_pool = lru_cache(maxsize=40)(NoisePool)
@@ -200,4 +223,4 @@ def window_strides(row: tuple[int, ...]) -> tuple[int, ...]:
     return (2 * SPAN, *reversed(out)) if step <= SPAN else ()
 
 
-pools = NoisePools()
+table, pools = NoiseTable(), NoisePools()

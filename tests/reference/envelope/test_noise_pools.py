@@ -8,11 +8,13 @@ import torch
 from fuzz.reference.envelope.noise_pools import (
     COLUMNS,
     FEW,
+    MEMBERS,
     SPAN,
     UNUSED_STACKS,
     WINDOWS,
     NoisePool,
     NoisePools,
+    NoiseTable,
     noise_on_device,
     window_strides,
 )
@@ -30,8 +32,17 @@ def test_a_members_row_is_the_same_in_every_pool() -> None:
     assert torch.equal(few[1], many[9]) and torch.equal(few[2], many[12]) and not many[0].any()
 
 
+def test_a_table_grows_and_keeps_its_rows() -> None:
+    table = NoiseTable()
+    first = table.noise((-4, 1, 9), 5, 50)
+    beyond = table.noise((-4, 1, 9, 3 * MEMBERS + 1), 5, 50)
+    assert (first == beyond[:4]).all() and beyond[4].any() and not beyond[0].any()
+    assert (table.noise((10,), 5, 50) == NoiseTable().noise((10,), 5, 50)).all()
+    assert not table.noise((0,), 5, 50).any()
+
+
 def test_large_pools_are_forgotten_when_nobody_asks_for_them() -> None:
-    pools, ids = NoisePools(), tuple(range(FEW + 1))
+    pools, ids = NoisePools(), tuple(range(1, FEW + 2))
     first = pools.get("tiny", 1.0, ids, 2.0**-24, CPU)
     for _ in range(UNUSED_STACKS):
         pools.start_stack()
