@@ -19,7 +19,7 @@ fuzz: $(if $(TARGET),$(STAMP))
 # Tests wait for processes and deadlines too: one worker more than there are processors. Each of them imports every test,
 # and hundreds of processes the same modules: with PYTHONDONTWRITEBYTECODE each would compile them again.
 test: $(STAMP)
-	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder --max-worker-restart 1 $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder --max-worker-restart 1 $(ARGS)
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .
