@@ -91,8 +91,7 @@ class NoiseTable:
             if member < 0:
                 lost[row] = 0.0
             elif member <= 2:
-                self.draw((1,))
-                lost[row] = np.sign(self._rows[1, start:stop]) * (1.0 if member == 1 else -1.0)
+                lost[row] = np.sign(self.noise((1,), start, stop)[1]) * (1.0 if member == 1 else -1.0)
         return lost
 
 
@@ -160,8 +159,8 @@ class NoisePool:
         if first >= 0:
             end = self._missing.rfind(1, *asked) + 1
             start, stop = first * COLUMNS, min(end * COLUMNS, 2 * SPAN)
-            draw = table.underflow if self._kind == "tiny" else table.noise
-            self._values[:, start:stop] = self.scale(torch.from_numpy(draw(self._ids, start, stop)))
+            noise = _noise_of(self._kind == "tiny", self._ids, start, stop)
+            self._values[:, start:stop] = self.scale(noise)
             self._missing[first:end] = bytes(end - first)
             if 1 not in self._missing:
                 self._missing.clear()
@@ -177,11 +176,15 @@ class NoisePool:
         return (noise * (self._factor * self._unit).to(noise.device)).add_(1.0)
 
 
+def _noise_of(underflow: bool, ids: tuple[int, ...], start: int, stop: int) -> Tensor:
+    """These columns of the noise of members, or of their underflow, with a first row of zeros."""
+    return torch.from_numpy((table.underflow if underflow else table.noise)(ids, start, stop))
+
+
 @lru_cache(maxsize=16)
 def noise_on_device(underflow: bool, ids: tuple[int, ...], device: torch.device) -> Tensor:
     """The noise of members, or their underflow, (1 + len(ids), 2*SPAN) doubles with a first row of zeros."""
-    draw = table.underflow if underflow else table.noise
-    return torch.from_numpy(draw(ids, 0, 2 * SPAN)).to(device)
+    return _noise_of(underflow, ids, 0, 2 * SPAN).to(device)
 
 
 _cached_pool = lru_cache(maxsize=40)(NoisePool)
