@@ -84,13 +84,13 @@ from fuzz.oracles.examine import load_launcher
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
 from fuzz.worker.worker import Worker
-from fuzz.worker.worker_server import fork_server
+from fuzz.worker.worker_server import {start}
 
 def huge_pages():
-    path = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/smaps_rollup")
+    path = Path(f"/proc/{{forkserver._forkserver._forkserver_pid}}/smaps_rollup")
     return "AnonHugePages:         0 kB" not in path.read_text()
 
-fork_server("large")
+{start}("large")
 with Worker("large:make_handler", None, memory=8 << 30, timeout=120.0) as worker:
     used = huge_pages()
     for _ in range(16):
@@ -110,10 +110,11 @@ LINUX = tuple(int(part) for part in platform.release().split(".")[:2])
 
 
 @pytest.mark.skipif(LINUX < (6, 1) or not HUGE_PAGES_ALLOWED.is_file(), reason="this Linux has no such advice")
-def test_a_server_that_has_forked_often_uses_huge_pages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["preload", "fork_server"])
+def test_a_server_that_has_forked_often_uses_huge_pages(start: str, tmp_path: Path) -> None:
     (tmp_path / "large.py").write_text(LARGE)
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
-    program = [sys.executable, "-c", HUGE_PAGES]
+    program = [sys.executable, "-c", HUGE_PAGES.format(start=start)]
     ended = subprocess.run(program, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "False True\n"
