@@ -16,7 +16,7 @@ fuzz: $(if $(TARGET),$(STAMP))
 	@$(if $(TARGET),,$(error name a target, such as make fuzz TARGET=layernorm_bw; make list shows all))
 	@$(VENV)/bin/fuzz run $(TARGET) $(ARGS)
 
-# Tests wait for processes and deadlines too: one worker more than there are processors. Each of them imports every test,
+# Tests wait for processes and deadlines too: two workers more than there are processors. Each of them imports every test,
 # and hundreds of processes the same modules: with PYTHONDONTWRITEBYTECODE each would compile them again.
 test: $(STAMP)
 	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder --max-worker-restart 1 $(ARGS)
