@@ -146,7 +146,7 @@ def answer(process: subprocess.Popen[str], request: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", choices=SETS)
-    parser.add_argument("--cases", type=int, default=10_000, help="of each target, in all runs together")
+    parser.add_argument("--cases", type=int, default=10_000, help="judged, of each target, in all runs together")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run, at most")
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--engine", default="auto", help="random gives plans of more replicas on a GPU")

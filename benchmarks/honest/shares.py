@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from benchmarks.honest.store import judged
+
 LEAST = 8.0
 """Seconds without which no run is begun."""
 LONGER = 3.0
@@ -22,7 +24,8 @@ MOST_LONGER = 2
 MOST_RUNS = 1_000_000
 """Seeds that are one order's."""
 MOST_EMPTY = 2
-"""Runs without a case, one after the other, after which a target is left out: that all were refused may be chance."""
+"""Runs one after the other without a judged case, after which a target is left out: that all were refused may be
+chance."""
 MOST_LOST = 8
 """Times that a target had no chance to run, after which it is left out."""
 
@@ -47,8 +50,8 @@ class Share:
     def add(self, run: Mapping[str, Any]) -> None:
         """Counts a run as it was kept."""
         self.runs += 1
-        self.cases += run.get("cases", 0)
-        self.empty = 0 if run.get("cases") else self.empty + 1
+        self.cases += judged(run)
+        self.empty = 0 if judged(run) else self.empty + 1
         unknown = run.get("cut_off", {}).get("disagreements") and not run.get("findings")
         self.waits = self.waits + 1 if unknown else 0
 
@@ -58,7 +61,7 @@ class Share:
 
 
 class Shares:
-    """The targets of several sets, each of which needs `cases` cases, in runs of at most `seconds`, until `end`.
+    """The targets of several sets, each of which needs `cases` judged cases, in runs of at most `seconds`, until `end`.
 
     `end` is a time of time.monotonic, and `order` seeds the order of targets and what they are given. Threads may take
     and give back at the same time.

@@ -44,6 +44,12 @@ def kept_runs(backend: str, name: str) -> list[Row]:
     return [one for one in runs if one.get("cases") or one.get("declaration") == declaration_of(one["target"])]
 
 
+def judged(run: Mapping[str, Any]) -> int:
+    """The cases of a run that its target did not refuse and that had the memory they need."""
+    count: int = run.get("cases", 0) - run.get("rejected", 0) - run.get("not_run", 0)
+    return count
+
+
 def declaration_of(target: str) -> str:
     """A digest of the file that declares a target; empty where there is none any more."""
     path = ROOT / target.partition(":")[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.document import replace_between_marks
+from benchmarks.honest.store import judged
 
 NAME = "honest: written by make honest"
 BY_CLASS = {"ordinary": "high", "special": "medium", "layout": "medium", "extreme": "low"}
@@ -56,7 +57,7 @@ def kernel_of(target: str) -> str:
 
 
 def sets(runs: Runs) -> str:
-    """A row for each set and backend; cut off are disagreements that a run had no time to confirm."""
+    """A row for each set and backend, of judged cases; cut off are disagreements that a run had no time to confirm."""
     lines = [
         f"| set | backend | kernels | cases | least for one | hours | {' | '.join(GRADES)} | cut off | not run |",
         "|---" * (8 + len(GRADES)) + "|",
@@ -66,7 +67,7 @@ def sets(runs: Runs) -> str:
             continue
         cases: Counter[str] = Counter()
         for run in found:
-            cases[run["target"]] += run.get("cases", 0)
+            cases[run["target"]] += judged(run)
         ran = {target: count for target, count in cases.items() if count}
         grades = Counter(grade(name, one) for run in found for one in distinct(run))
         hours = sum(run.get("seconds", 0.0) for run in found) / 3600

@@ -6,7 +6,14 @@ FOUND = {"seen": "new", "verdict": "kernel", "message": "y | wrong", "severity":
 RUNS = {
     ("cpu", "torch"): [
         {"target": "a.py:exp", "cases": 60, "seconds": 36.0, "findings": [FOUND, FOUND | {"seen": "known"}]},
-        {"target": "a.py:exp", "cases": 40, "seconds": 36.0, "findings": [], "cut_off": {"disagreements": 7}},
+        {
+            "target": "a.py:exp",
+            "cases": 45,
+            "rejected": 5,
+            "seconds": 36.0,
+            "findings": [],
+            "cut_off": {"disagreements": 7},
+        },
         {"target": "a.py:mm", "cases": 50, "seconds": 36.0, "findings": []},
         {"target": "a.py:lu", "error": "target 'lu': no rule says how it rounds"},
     ],

@@ -26,6 +26,11 @@ def test_every_target_has_a_run_before_one_has_two():
     assert sorted(others) == [("a", 1, 50), ("b", 1, 50)]
 
 
+def test_refused_cases_do_not_count():
+    share = shares_of("a", runs=[run("a", cases=100) | {"rejected": 60, "not_run": 10}]).take()
+    assert share.cases == 30
+
+
 def test_another_order_draws_other_cases():
     seeds = set()
     for order in (0, 1, 2):
