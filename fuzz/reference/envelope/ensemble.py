@@ -59,6 +59,7 @@ def moves_elements(func: OpOverload) -> bool:
     return func.is_view or func.overloadpacket in MOVES
 
 
+JOINS = {aten.cat, aten.stack}
 MOVES = {getattr(aten, name) for name in "_unsafe_view _reshape_copy clone _to_copy tril triu flip roll".split()}
 
 
@@ -108,8 +109,9 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Apply the operation's rule, and follow which elements are of sums of products."""
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        if self._has_dots and type(out) is EnsembleTensor and is_elementwise(func):
-            out.is_dot |= any(type(x) is EnsembleTensor and x.is_dot for x in args)
+        if self._has_dots and type(out) is EnsembleTensor:
+            parts = args[0] if func.overloadpacket in JOINS else args if is_elementwise(func) else ()
+            out.is_dot |= any(type(x) is EnsembleTensor and x.is_dot for x in parts)
             if moves_elements(func) and type(args[0]) is EnsembleTensor:
                 out.terms = args[0].terms
         return out

@@ -332,6 +332,13 @@ def sums_of_products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[
     return {"y": (weights[..., None] * v).sum(1)}
 
 
+def attention_by_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """As `sums_of_products`, one query after the other, of which each also sees a key that has no weight."""
+    unseen = torch.full((1,), -torch.inf)
+    scores = torch.stack([torch.cat([(row * k).sum(-1), unseen]) for row in q])
+    return {"y": torch.softmax(scores, -1)[:, :-1] @ v}
+
+
 def attention_of_fused_lanes(q: Array, k: Array, v: Array, factor: float = 1.0) -> Array:
     """Weights in two layouts, from scores in which one lane or the other fuses its product with the addition."""
     products = q[:, None].astype(np.float64) * k[None]  # exact, of width 2
@@ -343,7 +350,10 @@ def attention_of_fused_lanes(q: Array, k: Array, v: Array, factor: float = 1.0) 
     return (np.exp(first - top) @ v) / np.exp(second - top).sum(1, keepdims=True, dtype=F) * F(factor)
 
 
-@pytest.mark.parametrize("reference", [attention, written_attention, attention_of_heads, sums_of_products])
+ATTENTIONS = [attention, written_attention, attention_of_heads, sums_of_products, attention_by_rows]
+
+
+@pytest.mark.parametrize("reference", ATTENTIONS)
 def test_the_weights_of_attention_may_be_computed_twice(reference: Any, ratio: Any) -> None:
     worst_error = 0.0
     for seed in range(8):
