@@ -30,6 +30,8 @@ class EnsembleTensor(RuleTensor):
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
     product: ElementwiseProduct | None = None
     """Of a product, its factors."""
+    contracted: Tensor | None = None
+    """Of a sum, how large the stacked products and quotients among its terms are that a fused multiply-add computes."""
     is_quotient: bool = False
     """Whether it is a quotient that the backend computes as a product with a reciprocal."""
     recurrence: Recurrence | None = None

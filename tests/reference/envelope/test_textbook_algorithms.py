@@ -478,3 +478,34 @@ def test_a_product_need_not_be_rounded_where_it_is_a_term_of_a_sum(ratio: Any) -
         assert columns > 1 or np.any(fused)
         assert float(ratio(torch.from_numpy(fused), expected)) <= 1
         assert float(ratio(torch.from_numpy(coarse), expected)) > 2
+
+
+def gated_norm_gradient(x: torch.Tensor, gate: torch.Tensor, dy: torch.Tensor) -> dict[str, torch.Tensor]:
+    x = x.requires_grad_()
+    with torch.enable_grad():
+        y = gated_norm(x, gate)["y"]
+    return {"dx": torch.autograd.grad(y, x, dy)[0]}
+
+
+def recomputed_gated_norm_gradient(x: Array, gate: Array, dy: Array, product: Array) -> Array:
+    """The textbook gradient from the forward's mean and deviation, and from products that are computed again."""
+    rounded = x * gate
+    mean = rounded.mean(-1, keepdims=True, dtype=F)
+    deviation = np.sqrt(np.square(rounded - mean).mean(-1, keepdims=True, dtype=F) + F(1e-5))
+    y = (product - mean.astype(np.float64)).astype(F) / deviation
+    away = y * (y * dy).mean(-1, keepdims=True, dtype=F) + dy.mean(-1, keepdims=True, dtype=F)
+    return (dy - away) / deviation * gate
+
+
+def test_a_backward_may_compute_products_again_that_the_forward_has_rounded(ratio: Any) -> None:
+    """Of rows of two the gradient is next to 0, unless the products are not those of the mean and the deviation."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x, gate, dy = (rng.standard_normal((40, 2)).astype(F) for _ in range(3))
+        x, gate = x * F(0.1) + F(1), gate * F(0.01) + F(3)
+        inputs = {name: torch.from_numpy(a.copy()) for name, a in (("x", x), ("gate", gate), ("dy", dy))}
+        expected = evaluate(gated_norm_gradient, inputs, CPU, members=20)["dx"]
+        exact = x.astype(np.float64) * gate
+        again, coarse = (recomputed_gated_norm_gradient(x, gate, dy, one) for one in (exact, exact * (1 + 2.0**-18)))
+        assert float(ratio(torch.from_numpy(again), expected)) <= 1
+        assert float(ratio(torch.from_numpy(coarse), expected)) > 1

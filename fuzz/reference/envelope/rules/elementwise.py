@@ -113,14 +113,18 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     products = _product(x, t), _product(y, t)
     if products[0] is not None or products[1] is not None:
         recurrence = take_step(noise, t, terms, products)
+    contracted = None
     for operand, term, product in zip((x, y), terms, products, strict=True):
         if product is not None or _is_quotient(operand, t):
-            noise.add_working_error_(t, term.abs().nan_to_num_(0.0, 0.0, 0.0))
+            size = term.abs().nan_to_num_(0.0, 0.0, 0.0)
+            noise.add_working_error_(t, size)
+            contracted = size if contracted is None else contracted + size
     for term, other in ((x, terms[1]), (y, terms[0])):
         if type(term) is EnsembleTensor and term.terms > 1 and isinstance(other, Tensor) and term.shape == t.shape[1:]:
             begin_with(mode, t, other, term.terms)
     out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
     out.recurrence = recurrence
+    out.contracted = contracted if noise.is_thorough else None
     if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.is_dot and x.shape == out.shape:
         out.minuend = x.stacked
     return out
@@ -133,6 +137,16 @@ def begin_with(mode: EnsembleMode, t: Tensor, start: Tensor, terms: int) -> None
     """
     size = start.to(t.dtype).abs().expand_as(t).contiguous()
     mode.noise.add_error_(t, size, rounding_steps(2 * terms))
+
+
+def fuse_again(mode: EnsembleMode, t: Tensor, x: Any, y: Tensor, operation: Callable[..., Tensor]) -> None:
+    """Perturb the stacked product or quotient t of x and y where x is a sum with products.
+
+    They may be fused in one use of it and rounded in another one, such as the variance by whose root a difference from
+    the mean is divided, or a backward that computes the difference again from a mean that the forward has kept.
+    """
+    if type(x) is EnsembleTensor and x.contracted is not None:
+        mode.noise.add_working_error_(t, operation(x.contracted, y).abs_().nan_to_num_(0.0, 0.0, 0.0))
 
 
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
@@ -153,6 +167,8 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     operands = align(args, noise.rows)
     t = func(*operands)
     is_floating = t.is_floating_point()
+    fuse_again(mode, t, x, operands[1], torch.mul)
+    fuse_again(mode, t, y, operands[0], torch.mul)
     if is_floating and (type(x) is int or type(y) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif is_floating:
@@ -173,6 +189,7 @@ def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     x, y = align(args[:2], noise.rows)
     rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
     t = torch.true_divide(x, y)
+    fuse_again(mode, t, args[0], y, torch.true_divide)
     if rounding_mode is not None and not (_floating(x) or _floating(y)):
         return wrap(mode, torch.div(x, y, rounding_mode=rounding_mode))
     constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
