@@ -509,3 +509,24 @@ def test_a_backward_may_compute_products_again_that_the_forward_has_rounded(rati
         again, coarse = (recomputed_gated_norm_gradient(x, gate, dy, one) for one in (exact, exact * (1 + 2.0**-18)))
         assert float(ratio(torch.from_numpy(again), expected)) <= 1
         assert float(ratio(torch.from_numpy(coarse), expected)) > 1
+
+
+def cut_off(x: Array) -> Array:
+    """float32 numbers without the 13 bits that tf32 has no place for."""
+    return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(F).astype(np.float64)
+
+
+@pytest.mark.parametrize("members", [20, 80])
+def test_what_tensor_cores_cut_off_has_one_sign_in_all_elements(members: int, ratio: Any) -> None:
+    """Of a sum of absolute products, over which errors of random signs average out."""
+
+    def total_of_product(a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": (a @ b).abs().sum()}
+
+    for seed in range(4):
+        a, b = np.random.default_rng(seed).standard_normal((2, 64, 64)).astype(F)
+        inputs = {"a": torch.from_numpy(a), "b": torch.from_numpy(b)}
+        expected = evaluate(total_of_product, inputs, make_precision("libdevice", dot="tf32"), members=members)["y"]
+        y = torch.tensor(np.abs(cut_off(a) @ cut_off(b)).sum())
+        assert float(ratio(y, expected)) <= 0.5
+        assert float(ratio(y * (1 + 2.0**-6), expected)) > 2
