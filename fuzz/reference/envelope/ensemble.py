@@ -31,7 +31,7 @@ class EnsembleTensor(RuleTensor):
     product: ElementwiseProduct | None = None
     """Of a product, its factors."""
     contracted: Tensor | None = None
-    """Of a sum, how large the stacked products and quotients among its terms are that a fused multiply-add computes."""
+    """Of a sum with what rows share, how large its stacked products are that a fused multiply-add computes."""
     is_quotient: bool = False
     """Whether it is a quotient that the backend computes as a product with a reciprocal."""
     recurrence: Recurrence | None = None

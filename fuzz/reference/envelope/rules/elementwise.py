@@ -124,7 +124,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
             begin_with(mode, t, other, term.terms)
     out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
     out.recurrence = recurrence
-    out.contracted = contracted if noise.is_thorough else None
+    out.contracted = contracted if noise.is_thorough and _spreads_a_statistic((x, y), t) else None
     if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.is_dot and x.shape == out.shape:
         out.minuend = x.stacked
     return out
@@ -140,10 +140,10 @@ def begin_with(mode: EnsembleMode, t: Tensor, start: Tensor, terms: int) -> None
 
 
 def fuse_again(mode: EnsembleMode, t: Tensor, x: Any, y: Tensor, operation: Callable[..., Tensor]) -> None:
-    """Perturb the stacked product or quotient t of x and y where x is a sum with products.
+    """Perturb the stacked product or quotient t of x and y where x is a sum with products and what rows share.
 
-    They may be fused in one use of it and rounded in another one, such as the variance by whose root a difference from
-    the mean is divided, or a backward that computes the difference again from a mean that the forward has kept.
+    The products may be fused in one use of it and rounded in another one, such as the variance by whose root a
+    difference from the mean is divided, or a backward that computes the difference again from a mean that was kept.
     """
     if type(x) is EnsembleTensor and x.contracted is not None:
         mode.noise.add_working_error_(t, operation(x.contracted, y).abs_().nan_to_num_(0.0, 0.0, 0.0))
@@ -152,6 +152,11 @@ def fuse_again(mode: EnsembleMode, t: Tensor, x: Any, y: Tensor, operation: Call
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
     """The product that a term of the stacked sum t is, if it has the sum's shape."""
     return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
+
+
+def _spreads_a_statistic(terms: tuple[Any, ...], t: Tensor) -> bool:
+    """Whether a term of the stacked sum t is the same for a row or column of it, as a mean is and a state is not."""
+    return any(isinstance(term, Tensor) and term.shape != t.shape[1:] for term in terms)
 
 
 def _is_quotient(x: Any, t: Tensor) -> bool:
