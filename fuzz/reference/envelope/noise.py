@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.input_errors import perturb_inputs_
 from fuzz.reference.envelope.noise_loops import NoiseLoops
-from fuzz.reference.envelope.noise_pools import SPAN, NoisePool, perturbs_inputs, pools, window_strides
+from fuzz.reference.envelope.noise_pools import SPAN, NoisePool, perturbs_inputs, pools, rounds_itself, window_strides
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import (
     LARGEST,
@@ -27,7 +27,7 @@ from fuzz.reference.envelope.summation import (
     sum_errors,
 )
 
-__all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
+__all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge"]
 
 SAFETY: Final = 4.0
 """How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
@@ -44,25 +44,6 @@ class StackTooLarge(BaseException):
 
 class Divergence(BaseException):
     """A reference asks for a value in which replicas may differ: evaluate them one by one."""
-
-
-def rounding_steps(n: float) -> float:
-    """Roundings, in units of u times the sum of absolute terms, that a sum of n terms may accumulate; none for n <= 1.
-
-    A tree makes log2(n) roundings. A kernel that loops over blocks makes up to about 4*sqrt(n) sequential ones, and on
-    *equal* terms they share a sign and do not average out: with log2(n) alone, a group norm of constant rows exceeded
-    the bound 3.3 times. Added one after another, as atomics do, n equal terms err by up to n/2 roundings of their sum
-    in the worst case, which n/8 covers at a safety of 4.
-    """
-    return math.log2(n + 1) + max(math.sqrt(n), n / 8) if n > 1 else 0.0
-
-
-def sequential_steps(n: Tensor) -> Tensor:
-    """The same, element by element, for n terms added one after another (atomics, index_add): n/2 for equal terms.
-
-    The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
-    """
-    return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
 
 
 class MemberNoise:
@@ -293,6 +274,7 @@ class MemberNoise:
                 part.mul_(self._draw("factor", factor, row))
             if self.scale_up:
                 self.overflow_(t)
+        self._round_itself_(t)
         self.offset = (self.offset + _STRIDE) % SPAN
         return t
 
@@ -314,6 +296,7 @@ class MemberNoise:
         scales = self._unit(), tiny, factor, 0.0 if sum_error is None else 1 / self.precision.u
         if not self._loops.add_error_(t, amplitude, sum_error, *pools, self.offset, scales):
             self._add_error_(t, amplitude, factor, tiny, sum_error)
+        self._round_itself_(t)
         self.offset = (self.offset + _STRIDE) % SPAN
         self.reduces = True
         return t
@@ -357,10 +340,25 @@ class MemberNoise:
         x = x if x.shape == t.shape else x.expand_as(t)
         spread = self.by_replica(x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base))
         stack.mul_(spread.mul(self._draw("relative", 1.0, row)).add_(1.0).clamp_(min=0.0))
+        self._round_itself_(t)
         self.advance()
         if self.scale_up:
             self.overflow_(t)
         return t
+
+    def _round_itself_(self, t: Tensor) -> None:
+        """Round a stacked result to float32 in the members that are not perturbed at random.
+
+        A loop that adds the same number to a sum loses the same part of it each time, which random errors average out.
+        """
+        if self.rounding_rows and t.dtype is torch.float64:
+            t[self.rounding_rows] = t[self.rounding_rows].to(torch.float32).to(torch.float64)
+
+    @cached_property
+    def rounding_rows(self) -> list[int]:
+        """The rows of members that compute in float32 itself, where that is the working precision."""
+        members = [row for row, i in enumerate(self.ids, 1) if rounds_itself(i) and self.is_float32]
+        return [first + row for first in range(0, self.rows, self.count) for row in members]
 
     def mark_underflow_(self, t: Tensor, size: Tensor) -> None:
         """Write NaN into the members of t whose `size` (same shape) is below `precision.nan_below`, but not 0."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 __all__ = [
     *("SPAN", "UNIT64", "NoisePool", "NoisePools", "pools"),
-    *("cache_noise", "noise_on_device", "perturbs_inputs", "window_strides"),
+    *("cache_noise", "noise_on_device", "perturbs_inputs", "rounds_itself", "window_strides"),
 ]
 
 SPAN: Final = 32749
@@ -42,6 +42,11 @@ def perturbs_inputs(member: int) -> bool:
     return member > 0 and member % 3 == 0
 
 
+def rounds_itself(member: int) -> bool:
+    """Whether a member computes in the working precision itself, without noise: late ones, which few cases need."""
+    return member > 0 and member % 40 == 0
+
+
 class NoiseTable:
     """The noise of members, a row of 2*SPAN doubles in [-1, 1] for each; row 0, of the unperturbed member, is 0.
 
@@ -49,8 +54,9 @@ class NoiseTable:
     operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is 0:
     where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be exact
     there is further from the truth than any member that errs. In some the noise of all elements is equal, as it is in
-    equal rows. Members that perturb the inputs have none. Those with negative numbers, which measure float64 itself,
-    have the last rows. A row is drawn when it is asked for first; processes that are forked later share it.
+    equal rows. Members that perturb the inputs have none, nor have those that round as the working precision does.
+    Those with negative numbers, which measure float64 itself, have the last rows. A row is drawn when it is asked for
+    first; processes that are forked later share it.
     """
 
     def __init__(self) -> None:
@@ -69,7 +75,7 @@ class NoiseTable:
             missing |= self._drawn
             self._make_room(2 * max(missing))
         for member in missing:
-            if member and not perturbs_inputs(member):
+            if member and not perturbs_inputs(member) and not rounds_itself(member):
                 self._rows[member] = _row(member)
         self._drawn |= missing
 

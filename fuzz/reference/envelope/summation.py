@@ -17,7 +17,7 @@ from torch import Tensor
 from fuzz.reference.envelope.noise_loops import measure_sum_errors
 
 __all__ = [
-    *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure", "tree_steps"),
+    *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure", "rounding_steps", "sequential_steps", "tree_steps"),
     *("signed_errors", "matmul_errors", "scan_errors", "sum_errors", "error_magnitudes"),
 ]
 
@@ -41,6 +41,25 @@ Measure = Callable[[list[Array], bool], Array]
 
 The result is (kinds, [prefixes, ]sums).
 """
+
+
+def rounding_steps(n: float) -> float:
+    """Roundings, in units of u times the sum of absolute terms, that a sum of n terms may accumulate; none for n <= 1.
+
+    A tree makes log2(n) roundings. A kernel that loops over blocks makes up to about 4*sqrt(n) sequential ones, and on
+    *equal* terms they share a sign and do not average out: with log2(n) alone, a group norm of constant rows exceeded
+    the bound 3.3 times. Added one after another, as atomics do, n equal terms err by up to n/2 roundings of their sum
+    in the worst case, which n/8 covers at a safety of 4.
+    """
+    return math.log2(n + 1) + max(math.sqrt(n), n / 8) if n > 1 else 0.0
+
+
+def sequential_steps(n: Tensor) -> Tensor:
+    """The same, element by element, for n terms added one after another (atomics, index_add): n/2 for equal terms.
+
+    The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
+    """
+    return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
 
 
 def tree_steps(n: float) -> float:

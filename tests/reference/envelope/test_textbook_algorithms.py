@@ -530,3 +530,23 @@ def test_what_tensor_cores_cut_off_has_one_sign_in_all_elements(members: int, ra
         y = torch.tensor(np.abs(cut_off(a) @ cut_off(b)).sum())
         assert float(ratio(y, expected)) <= 0.5
         assert float(ratio(y * (1 + 2.0**-6), expected)) > 2
+
+
+@pytest.mark.parametrize("steps", [32, 400])
+def test_a_loop_that_adds_one_number_loses_the_same_each_time(steps: int, ratio: Any) -> None:
+    """Two sums of which one rounds down each time and the other up: their difference is off by a unit for each step."""
+
+    def difference(x: torch.Tensor, added: torch.Tensor) -> dict[str, torch.Tensor]:
+        for _ in range(steps):
+            x = x + added
+        return {"y": x[:, 0] - x[:, 1]}
+
+    x, added = np.full((1, 2), 300, F), (np.array([[5.46875, 5.53125]]) * 2.0**-15).astype(F)
+    y = x
+    for _ in range(steps):
+        y = y + added
+    inputs = {"x": torch.from_numpy(x), "added": torch.from_numpy(added)}
+    expected = evaluate(difference, inputs, CPU, members=80)["y"]
+    honest = torch.from_numpy(y[:, 0] - y[:, 1])
+    assert float(ratio(honest, expected)) <= 0.5
+    assert float(ratio(honest + steps * 300 * 2.0**-20, expected)) > 1

@@ -13,8 +13,9 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
+from fuzz.reference.envelope.noise import MemberNoise
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
+from fuzz.reference.envelope.summation import rounding_steps
 
 __all__ = ["is_rounded_constant", "register"]
 

@@ -20,7 +20,7 @@ from fuzz.reference.envelope.ensemble import (
     wrap,
     wrap_all,
 )
-from fuzz.reference.envelope.noise import sequential_steps
+from fuzz.reference.envelope.summation import sequential_steps
 
 __all__ = ["register"]
 

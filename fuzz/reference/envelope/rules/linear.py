@@ -10,8 +10,8 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import added_matmul, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
-from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
-from fuzz.reference.envelope.summation import tree_steps
+from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.summation import rounding_steps, tree_steps
 
 __all__ = ["absolute", "register", "wrap_stacked"]
 

@@ -11,9 +11,8 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap, wrap_all
-from fuzz.reference.envelope.noise import rounding_steps
 from fuzz.reference.envelope.rules.composites import greatest
-from fuzz.reference.envelope.summation import tree_steps
+from fuzz.reference.envelope.summation import rounding_steps, tree_steps
 
 __all__ = ["inner_dims", "register", "total"]
 
