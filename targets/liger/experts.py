@@ -3,6 +3,7 @@ all, repeated experts."""
 
 from types import SimpleNamespace
 
+import torch
 from _formulas import silu
 from _liger import applied, layer, liger, one_dtype
 
@@ -12,14 +13,29 @@ T, CHOSEN, EXPERTS = size("T", 1, 80), size("CHOSEN", 1, 3), size("EXPERTS", 1, 
 H, INNER = size("H", 1, 64), size("INNER", 1, 40)
 
 
+class LastLayer(torch.autograd.Function):
+    """Results (.., H) of a last layer (.., H, INNER) times weights (..), after it as the library documents.
+
+    The gradient of a weight is a sum over INNER: that over H takes what the library does not keep.
+    """
+
+    @staticmethod
+    def forward(ctx, down, inner, weights):
+        ctx.save_for_backward(down, inner, weights)
+        return (down @ inner.unsqueeze(-1)).squeeze(-1) * weights.unsqueeze(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        down, inner, weights = ctx.saved_tensors
+        weights, back = weights.unsqueeze(-1), (down.transpose(-1, -2) @ dy.unsqueeze(-1)).squeeze(-1)
+        return dy.unsqueeze(-1) @ (inner * weights).unsqueeze(-2), back * weights, (back * inner).sum(-1)
+
+
 def moe_reference(x, up, down, places, weights, module):
     chosen = places.long()
     inner = (up[chosen] @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1)
     gate, value = inner.chunk(2, -1)
-    # Weighed before the last layer, so that the gradient of a weight is a sum over INNER: that over H takes what the
-    # library does not keep.
-    weighed = (silu(gate) * value * weights.unsqueeze(-1)).unsqueeze(-1)
-    return dict(y=(down[chosen] @ weighed).squeeze(-1).sum(1))
+    return dict(y=LastLayer.apply(down[chosen], silu(gate) * value, weights).sum(1))
 
 
 @liger(
