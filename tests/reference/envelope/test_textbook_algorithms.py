@@ -480,6 +480,16 @@ def test_a_product_need_not_be_rounded_where_it_is_a_term_of_a_sum(ratio: Any) -
         assert float(ratio(torch.from_numpy(coarse), expected)) > 2
 
 
+def test_a_sum_with_a_product_may_have_fewer_dims_than_what_it_is_multiplied_by() -> None:
+    def spread(x: torch.Tensor, gate: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        apart = x * gate - 1.0 * (x * gate).mean(-1, keepdim=True)
+        return {"product": apart * y, "quotient": apart / y, "other": y * apart}
+
+    x, gate, y = (torch.randn(*shape, generator=torch.Generator().manual_seed(0)) for shape in ((3,), (3,), (2, 5, 3)))
+    for name, expected in evaluate(spread, {"x": x, "gate": gate, "y": y}, CPU, members=20).items():
+        assert expected.spread.shape == y.shape, name
+
+
 def gated_norm_gradient(x: torch.Tensor, gate: torch.Tensor, dy: torch.Tensor) -> dict[str, torch.Tensor]:
     x = x.requires_grad_()
     with torch.enable_grad():

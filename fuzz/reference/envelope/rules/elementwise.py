@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -140,14 +140,17 @@ def begin_with(mode: EnsembleMode, t: Tensor, start: Tensor, terms: int) -> None
     mode.noise.add_error_(t, size, rounding_steps(2 * terms))
 
 
-def fuse_again(mode: EnsembleMode, t: Tensor, x: Any, y: Tensor, operation: Callable[..., Tensor]) -> None:
-    """Perturb the stacked product or quotient t of x and y where x is a sum with products and what rows share.
+def fuse_again(
+    mode: EnsembleMode, t: Tensor, x: Any, operands: Sequence[Any], operation: Callable[..., Tensor]
+) -> None:
+    """Perturb the stacked product or quotient t of operands whose first one is x, where x has a product as a term.
 
-    The products may be fused in one use of it and rounded in another one, such as the variance by whose root a
+    The product may be fused in one use of it and rounded in another one, such as the variance by whose root a
     difference from the mean is divided, or a backward that computes the difference again from a mean that was kept.
     """
     if type(x) is EnsembleTensor and x.contracted is not None:
-        mode.noise.add_working_error_(t, operation(x.contracted, y).abs_().nan_to_num_(0.0, 0.0, 0.0))
+        size = operation(x.contracted.view_as(operands[0]), operands[1])
+        mode.noise.add_working_error_(t, size.abs_().nan_to_num_(0.0, 0.0, 0.0))
 
 
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
@@ -173,8 +176,8 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     operands = align(args, noise.rows)
     t = func(*operands)
     is_floating = t.is_floating_point()
-    fuse_again(mode, t, x, operands[1], torch.mul)
-    fuse_again(mode, t, y, operands[0], torch.mul)
+    fuse_again(mode, t, x, operands, torch.mul)
+    fuse_again(mode, t, y, operands[::-1], torch.mul)
     if is_floating and (type(x) is int or type(y) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif is_floating:
@@ -195,7 +198,7 @@ def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     x, y = align(args[:2], noise.rows)
     rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
     t = torch.true_divide(x, y)
-    fuse_again(mode, t, args[0], y, torch.true_divide)
+    fuse_again(mode, t, args[0], (x, y), torch.true_divide)
     if rounding_mode is not None and not (_floating(x) or _floating(y)):
         return wrap(mode, torch.div(x, y, rounding_mode=rounding_mode))
     constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
