@@ -357,7 +357,10 @@ class MemberNoise:
     @cached_property
     def rounding_rows(self) -> list[int]:
         """The rows of members that compute in float32 itself, where that is the working precision."""
-        members = [row for row, i in enumerate(self.ids, 1) if rounds_itself(i) and self.is_float32]
+        return self.rows_of([row for row, i in enumerate(self.ids, 1) if rounds_itself(i) and self.is_float32])
+
+    def rows_of(self, members: list[int]) -> list[int]:
+        """The rows of a stack in which the members that have these rows of one replica are, of all replicas."""
         return [first + row for first in range(0, self.rows, self.count) for row in members]
 
     def mark_underflow_(self, t: Tensor, size: Tensor) -> None:

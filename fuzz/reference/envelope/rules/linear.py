@@ -66,8 +66,7 @@ def cut_some_(noise: MemberNoise, t: Tensor, a: Tensor, b: Tensor) -> None:
     What they cut off has the sign of the operand. In a sum over many products, of absolute values or of few
     magnitudes, such errors add up, and random ones average out.
     """
-    cutting = [row for row in noise.step_rows if noise.ids[row - 1] % CUTTING == 0]
-    rows = [first + row for first in range(0, noise.rows, noise.count) for row in cutting]
+    rows = noise.rows_of([row for row in noise.step_rows if noise.ids[row - 1] % CUTTING == 0])
     if rows:
         t[rows] = torch.matmul(_cut(a[rows]), _cut(b[rows]))
 
