@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -21,8 +20,6 @@ FATAL = (
 """What torch and the driver say of errors after which "the process must be terminated and relaunched" (CUDA Driver API,
 CUresult)."""
 NO_GPU = "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
-PROCESSORS_PER_WORKER, MOST_WORKERS = 4, 4
-"""One worker of a run for so many processors, and at most so many: more share the GPU's memory for little."""
 
 
 class CudaBackend(Backend):
@@ -41,11 +38,6 @@ class CudaBackend(Backend):
     def replica_limits(*, guided: bool) -> ReplicaLimits:
         """Compiling a plan costs more than on a processor, and elements less: more replicas, of the first plans too."""
         return ReplicaLimits(512, 1 << 22, growth=2) if guided else ReplicaLimits(1024, 1 << 23, 32, growth=2)
-
-    @staticmethod
-    def usual_workers() -> int:
-        """One process does not fill a GPU: most of the time of a plan the processor is at work."""
-        return max(1, min(len(os.sched_getaffinity(0)) // PROCESSORS_PER_WORKER, MOST_WORKERS))
 
     def unavailable_reason(self) -> str:
         import torch
