@@ -87,10 +87,12 @@ def mlp_reference(x, gate, up, down, gate_factor, down_factor):
     differentiable=dict(y=tensor(B, S, IN)),
 )
 def liger_mlp(x, gate, up, down, gate_factor, down_factor):
-    """A gated layer of which two projections and the gate are one kernel; widths are multiples of 16 bytes."""
+    """A gated layer of which two projections and the gate are one kernel; widths are multiples of 16 bytes.
+
+    Tensors that begin at no multiple of 16 bytes are copied: tensor descriptors do not allow them.
+    """
     one_dtype(x, gate, up, down)
-    if any(part.data_ptr() % 16 for part in (x, gate, up, down)):
-        raise ValueError("tensor descriptors begin at multiples of 16 bytes")
+    x, gate, up, down = (part.clone() if part.data_ptr() % 16 else part for part in (x, gate, up, down))
     place = "mlp:LigerMLPFunction"
     factors = dict(gate_multiplier=gate_factor, down_multiplier=down_factor)
     return dict(y=applied(place, input=x, gate_weight=gate, up_weight=up, down_weight=down, **factors))
