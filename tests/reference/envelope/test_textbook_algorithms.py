@@ -527,17 +527,22 @@ def cut_off(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("members", [20, 80])
-def test_what_tensor_cores_cut_off_has_one_sign_in_all_elements(members: int, ratio: Any) -> None:
+@pytest.mark.parametrize(
+    ("multiply", "shapes"), [(torch.matmul, ((64, 64), (64, 64))), (torch.conv2d, ((4, 8, 12, 12), (8, 8, 3, 3)))]
+)
+def test_what_tensor_cores_cut_off_has_one_sign_in_all_elements(
+    multiply: Any, shapes: tuple[tuple[int, ...], ...], members: int, ratio: Any
+) -> None:
     """Of a sum of absolute products, over which errors of random signs average out."""
 
     def total_of_product(a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"y": (a @ b).abs().sum()}
+        return {"y": multiply(a, b).abs().sum()}
 
     for seed in range(4):
-        a, b = np.random.default_rng(seed).standard_normal((2, 64, 64)).astype(F)
+        a, b = (np.random.default_rng(seed + n).standard_normal(shape).astype(F) for n, shape in enumerate(shapes))
         inputs = {"a": torch.from_numpy(a), "b": torch.from_numpy(b)}
         expected = evaluate(total_of_product, inputs, make_precision("libdevice", dot="tf32"), members=members)["y"]
-        y = torch.tensor(np.abs(cut_off(a) @ cut_off(b)).sum())
+        y = multiply(*(torch.from_numpy(cut_off(operand)) for operand in (a, b))).abs().sum()
         assert float(ratio(y, expected)) <= 0.5
         assert float(ratio(y * (1 + 2.0**-6), expected)) > 2
 

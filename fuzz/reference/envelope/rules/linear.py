@@ -66,9 +66,24 @@ def cut_some_(noise: MemberNoise, t: Tensor, a: Tensor, b: Tensor) -> None:
     What they cut off has the sign of the operand. In a sum over many products, of absolute values or of few
     magnitudes, such errors add up, and random ones average out.
     """
-    rows = noise.rows_of([row for row in noise.step_rows if noise.ids[row - 1] % CUTTING == 0])
-    if rows:
+    if rows := cutting_rows(noise):
         t[rows] = torch.matmul(_cut(a[rows]), _cut(b[rows]))
+
+
+def cut_operands(mode: EnsembleMode, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """Arguments for `map_members` of which the first `count` are cut off in the same members."""
+    rows = cutting_rows(mode.noise)
+    if not (rows and cut_off(mode.noise)):
+        return args
+    operands = [_stacked(mode, operand).clone() for operand in args[:count]]
+    for operand in operands:
+        operand[rows] = _cut(operand[rows])
+    return (*map(wrap_stacked, operands), *args[count:])
+
+
+def cutting_rows(noise: MemberNoise) -> list[int]:
+    """The rows of the members that cut off operands of tf32."""
+    return noise.rows_of([row for row in noise.step_rows if noise.ids[row - 1] % CUTTING == 0])
 
 
 def _cut(x: Tensor) -> Tensor:
@@ -152,18 +167,18 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
     return max(int(weight.numel()) // max(int(weight.shape[0]), 1), 2)
 
 
-def apply_linear(count: Any, is_product: bool = False) -> Any:
+def apply_linear(count: Any, multiplied: int = 0) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation).
 
-    With `is_product` it multiplies them with each other, which tensor cores do where they are allowed to.
+    It multiplies the first `multiplied` with each other, which tensor cores do where they are allowed to.
     """
 
     @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise, n = mode.noise, count(args)
-        results = map_members(mode, func, args, kwargs)
+        results = map_members(mode, func, cut_operands(mode, args, multiplied), kwargs)
         bounds = map_members(mode, func, absolute(args), kwargs)
-        factor = rounding_steps(n) + 1 + (cut_off(noise) if is_product else 0.0)
+        factor = rounding_steps(n) + 1 + (cut_off(noise) if multiplied else 0.0)
         if isinstance(results, Tensor):
             return wrap(mode, noise.add_error_(results, bounds, factor, n))
         pairs = zip(results, bounds, strict=True)
@@ -198,8 +213,8 @@ def register() -> None:
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
     RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
-    RULES.register(apply_linear(convolution_terms, is_product=True), "convolution.default")
-    RULES.register(apply_linear(terms, is_product=True), "convolution_backward")
+    RULES.register(apply_linear(convolution_terms, multiplied=2), "convolution.default")
+    RULES.register(apply_linear(terms, multiplied=3), "convolution_backward")
     for name in LINEAR.split():
         RULES.register(apply_linear(terms), name)
     for name in WINDOWED.split():
