@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu
+from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu, without_service
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
 from benchmarks.honest.table import write
@@ -89,22 +89,27 @@ def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, proce
     """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs.
 
     A run without a case does not count where the shared GPU was not to be had: the fault of another target's kernel had
-    taken it, or the service was starting.
+    taken it, or the service was starting. As the fault may have been its own, its target does not share the GPU any
+    more.
     """
     # Of the thread that calls: the process that it starts inherits them.
     os.sched_setaffinity(0, processors)
-    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     share = shares.take()
     while share is not None:
-        with subprocess.Popen(arguments(asked), **pipes) as process:  # type: ignore[call-overload]
-            while share is not None:
+        alone = share.alone
+        variables = without_service(environment()) if alone else environment()
+        with subprocess.Popen(arguments(asked), **pipes, env=variables) as process:  # type: ignore[call-overload]
+            while share is not None and share.alone == alone:
                 before = gpu.replaced if gpu else 0
                 line = answer(process, shares.request(share))
                 run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": why_ended(process)}
                 is_empty = not run.get("cases")
                 if gpu and is_empty:
-                    gpu.replace_faulty()
-                if gpu and is_empty and (gpu.replaced > before or NO_GPU in run.get("why", "")):
+                    gpu.replace_faulty(before)
+                was_replaced = gpu is not None and gpu.replaced > before
+                share.alone |= was_replaced
+                if gpu and is_empty and (was_replaced or NO_GPU in run.get("why", "")):
                     shares.put_back(share)
                 else:
                     keep_run(asked.backend, share.set, run)

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,11 +34,14 @@ class SharedGpu:
         self.replaced = 0
         self._lock = Lock()
 
-    def replace_faulty(self) -> None:
-        """Replaces the server where a new client finds no GPU. Raises RuntimeError where one of the new server's does
-        not either."""
+    def replace_faulty(self, before: int) -> None:
+        """Replaces the server where a new client finds no GPU, unless it was replaced since `replaced` was `before`:
+        others who ask for the same fault need not wait for one client after the other.
+
+        Raises RuntimeError where a client of the new server finds none either.
+        """
         with self._lock:
-            if has_gpu():
+            if self.replaced > before or has_gpu():
                 return
             for server in control("get_server_list").split():
                 control(f"shutdown_server {server} -f")
@@ -72,6 +75,11 @@ def shared_gpu() -> Iterator[SharedGpu | None]:
             control("quit")
             for variable in FOLDERS:
                 del os.environ[variable]
+
+
+def without_service(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a process that computes on the GPU by itself, whose kernels' faults take it from nobody else."""
+    return {name: value for name, value in variables.items() if name not in FOLDERS}
 
 
 def has_gpu() -> bool:

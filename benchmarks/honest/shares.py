@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.honest.store import judged
+from fuzz.backends.cuda.backend import FATAL
 
 LEAST = 8.0
 """Seconds without which no run is begun."""
@@ -34,7 +35,8 @@ MOST_LOST = 8
 class Share:
     """What a target has had so far, and its place in the drawn order of its set, its turn. Of its last runs `waits`
     counts those that left disagreements which nobody confirmed and found nothing, and `empty` those that had no case;
-    `lost` counts how often it had no chance to run.
+    `lost` counts how often it had no chance to run. It is `alone` on the GPU where a fault of its kernel, which would
+    take a shared one from all others, is known or may have been.
     """
 
     set: str
@@ -45,6 +47,7 @@ class Share:
     waits: int = 0
     empty: int = 0
     lost: int = 0
+    alone: bool = False
     busy: bool = False
 
     def add(self, run: Mapping[str, Any]) -> None:
@@ -54,6 +57,7 @@ class Share:
         self.empty = 0 if judged(run) else self.empty + 1
         unknown = run.get("cut_off", {}).get("disagreements") and not run.get("findings")
         self.waits = self.waits + 1 if unknown else 0
+        self.alone |= any(error in one.get("message", "") for one in run.get("findings", ()) for error in FATAL)
 
     @property
     def is_urgent(self) -> bool:

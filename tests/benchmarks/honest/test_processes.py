@@ -51,19 +51,24 @@ def test_a_run_that_another_targets_fault_took_the_gpu_from_does_not_count(monke
     class Gpu:
         replaced = 0
 
-        def replace_faulty(self):
+        def replace_faulty(self, before):
             self.replaced = 1
 
-    tried, kept, shares = [], [], Shares(10, 60.0, float("inf"))
+    tried, shared, kept, shares = [], [], [], Shares(10, 60.0, float("inf"))
 
     def answer(process, request):
         tried.append(request["seed"])
+        shared.append(process.stdout.readline() == "True\n")
         return '{"target": "a.py:a"}'
 
     shares.add("fla", ["a.py:a"], [])
-    monkeypatch.setattr(honest, "arguments", lambda asked: [sys.executable, "-c", "pass"])
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "ours")
+    program = "import os; [print('CUDA_MPS_PIPE_DIRECTORY' in os.environ) for _ in range(9)]"
+    monkeypatch.setattr(honest, "arguments", lambda asked: [sys.executable, "-c", program])
     monkeypatch.setattr(honest, "answer", answer)
     monkeypatch.setattr(honest, "keep_run", lambda backend, name, run: kept.append(run["target"]))
     honest.work(shares, Namespace(backend="cuda"), Gpu(), sorted(os.sched_getaffinity(0)))
     # The first is tried again; of the others, for which the GPU was there, each counts as one without a case.
     assert tried == [0, 0, 1] and len(kept) == MOST_EMPTY == 2
+    # The fault may have been its own.
+    assert shared == [True, False, False]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.honest import shared_gpu as module
-from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, shared_gpu
+from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, shared_gpu, without_service
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_a_server_that_takes_no_client_after_a_fault_is_replaced(tmp_path, monke
     with shared_gpu() as gpu:
         started = len(calls.read_text().splitlines())
         clients += answers
-        gpu.replace_faulty()
+        gpu.replace_faulty(0)
         said = calls.read_text().splitlines()[started:]
     assert gpu.replaced == replaced and not clients
     assert said == ["get_server_list", "shutdown_server 17 -f"] * replaced
@@ -90,4 +90,20 @@ def test_a_gpu_that_no_server_brings_back_ends_all(tmp_path, monkeypatch, client
     with shared_gpu() as gpu:
         clients += [False] * 2
         with pytest.raises(RuntimeError, match="no process can use the GPU"):
-            gpu.replace_faulty()
+            gpu.replace_faulty(0)
+
+
+def test_who_asks_for_a_fault_after_which_the_server_was_replaced_starts_no_client(tmp_path, monkeypatch, clients):
+    install_control(tmp_path, monkeypatch)
+    with shared_gpu() as gpu:
+        clients += [False, True, False]
+        gpu.replace_faulty(0)
+        gpu.replace_faulty(0)
+    assert gpu.replaced == 1 and clients == [False]
+
+
+def test_a_process_without_the_service_keeps_its_other_variables(tmp_path, monkeypatch):
+    install_control(tmp_path, monkeypatch)
+    with shared_gpu():
+        variables = without_service(os.environ)
+        assert variables.keys() == os.environ.keys() - FOLDERS.keys()

@@ -31,6 +31,13 @@ def test_refused_cases_do_not_count():
     assert share.cases == 30
 
 
+def test_a_target_whose_kernel_has_faulted_does_not_share_the_gpu():
+    faulty = run("a") | {"findings": [{"message": "raised AcceleratorError: CUDA error: an illegal memory access"}]}
+    other = run("b") | {"findings": [{"message": "y: 1 of 2 elements wrong"}]}
+    shares = shares_of("a", "b", runs=[faulty, other])
+    assert {share.target: share.alone for share in (shares.take(), shares.take())} == {"a": True, "b": False}
+
+
 def test_another_order_draws_other_cases():
     seeds = set()
     for order in (0, 1, 2):
