@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -203,6 +203,12 @@ def ulp(x: ArrayLike, d: DType) -> Doubles:
     exponents = np.where(values == 0, 1 - d.bias, exponents)
     steps = np.ldexp(1.0, np.clip(exponents, 1 - d.bias, d.bias) - d.mantissa)
     return np.where(np.isnan(values), np.nan, steps)
+
+
+@cache
+def overflow_threshold(d: DType) -> float:
+    """The least magnitude that rounds to infinity: half a unit in the last place beyond the largest finite value."""
+    return d.largest + float(ulp(d.largest, d)) / 2
 
 
 def ulps_between(got: ArrayLike, want: ArrayLike, d: DType) -> Doubles:

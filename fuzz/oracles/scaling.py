@@ -17,7 +17,7 @@ from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case
-from fuzz.model.dtypes import DType
+from fuzz.model.dtypes import DType, overflow_threshold
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
@@ -25,7 +25,6 @@ from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.batch_rows import row_axes
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
-from fuzz.oracles.comparison.elements import overflow_threshold
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference
 from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
 from fuzz.oracles.execution.rerun import Rerun

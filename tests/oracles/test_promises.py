@@ -120,6 +120,19 @@ def test_anything_is_allowed_where_the_envelope_is_unbounded() -> None:
         assert (compare_values("layout", "when asked again", dict(y=pair), bounds) is not None) is wrong
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "bound"),
+    [(torch.inf, 0.0, 32760.0), (torch.inf, -torch.inf, 65520.0), (torch.inf, 65504.0, 8.0)],
+    ids=["zero", "opposite", "largest"],
+)
+def test_what_overflows_counts_as_the_least_number_that_does(one: float, other: float, bound: float) -> None:
+    """In float16: both runs may be inside the bound of a number between them, but not of one less."""
+    pair = (torch.tensor([one], dtype=torch.float16), torch.tensor([other], dtype=torch.float16))
+    for each, wrong in ((bound, False), (bound * 0.99, True)):
+        bounds = [dict(y=torch.full((1,), each, dtype=torch.float64))]
+        assert (compare_values("parity", "in another order", dict(y=pair), bounds) is not None) is wrong
+
+
 def test_drift_inside_the_envelope_is_allowed_where_bits_are_not_promised() -> None:
     split = Split(1, 2)
     loose = dict(reference=lambda x: dict(y=x / 3 * 6), batch=M)

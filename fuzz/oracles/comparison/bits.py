@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.guarded_memory import DTYPE_NAMES, as_words, read_words
-from fuzz.model.dtypes import decimal, hex_bits
+from fuzz.model.dtypes import decimal, hex_bits, overflow_threshold
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 
@@ -80,10 +80,21 @@ def drifted_outputs(pairs: Pairs, bounds: Outputs) -> Iterator[tuple[str, tuple[
 
 
 def within_bound(got: torch.Tensor, other: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
-    """Element by element whether two runs differ by at most twice the bound. An infinite one allows anything."""
-    difference = (got.double() - other.double()).abs()
+    """Element by element whether two runs differ by at most twice the bound. An infinite one allows anything.
+
+    An infinity counts as the least number that rounds to it, as what overflows may be inside the bound.
+    """
+    difference = (least_magnitudes(got) - least_magnitudes(other)).abs()
     agrees = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
     return agrees | ~torch.isfinite(bound)
+
+
+def least_magnitudes(output: torch.Tensor) -> torch.Tensor:
+    """float64 numbers of which an output may be the rounded ones, the least ones where it is infinite."""
+    if not output.is_floating_point():
+        return output.double()
+    limit = overflow_threshold(named_dtype(DTYPE_NAMES[output.dtype]))
+    return output.double().clamp(-limit, limit)
 
 
 def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.guarded_memory import DTYPE_NAMES
-from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
+from fuzz.model.dtypes import DType, from_bits, overflow_threshold, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import PATTERNS
 from fuzz.oracles.comparison.reference_error import COARSE, own_error
@@ -212,12 +212,6 @@ def is_one_number(numbers: torch.Tensor, slack: torch.Tensor) -> bool:
         return True
     slack = slack + PATTERN_TOLERANCE * numbers.abs()
     return bool(torch.isfinite(numbers).all()) and bool((numbers - slack).max() <= (numbers + slack).min())
-
-
-@lru_cache
-def overflow_threshold(kind: DType) -> float:
-    """The least magnitude that rounds to infinity: half a unit in the last place beyond the largest finite value."""
-    return kind.largest + float(ulp(kind.largest, kind)) / 2
 
 
 def half_ulp(magnitude: torch.Tensor, kind: DType) -> torch.Tensor:
