@@ -135,6 +135,14 @@ def test_a_factor_is_that_of_the_case_that_is_shown(power: float, least: Case, w
     assert told(kernel, case(12, 2), least) == (wanted,)
 
 
+def test_values_of_one_size_have_a_common_factor_by_chance() -> None:
+    kernel = made(lambda due, x: dict(total=due["total"] + 0.4))
+    of_ones = case(1, 2).with_call(
+        0, case(1, 2).last.with_argument("x", Argument(("M", "N"), "float32", recipe("ones", 0)))
+    )
+    assert told(kernel, of_ones) == told(kernel, case(12, 12), of_ones) == ()
+
+
 def test_a_factor_of_the_least_case_keeps_the_name_that_the_unshrunk_one_gives_it() -> None:
     kernel = made(lambda due, x: dict(mean=due["mean"] * len(x) / (len(x) - 1 or 1)))
     assert told(kernel, case(12, 3), case(2, 1)) == ("mean is M/(M-1) times what it should be",)

@@ -15,7 +15,7 @@ from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Recipe, recipe
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import COARSE, FINE, Pass, write_out_small
-from fuzz.shrink.passes.defaults import simpler_layouts
+from fuzz.shrink.passes.defaults import plain_dtypes, plain_everything, simpler_layouts
 from fuzz.shrink.passes.dims import combinations_of_small_dims, keep_slices, resize
 from fuzz.target.arguments import size
 from fuzz.target.loader import load
@@ -104,6 +104,17 @@ def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
     assert idle <= {"fewer_arguments", "plain_shapes", "fewer_parts", "shorter_parts"} | (
         {"plain_options"} if not built_in.options else set()
     )
+
+
+@pytest.mark.parametrize("step", [plain_dtypes, plain_everything], ids=lambda step: step.__name__)
+def test_cotangents_follow_the_dtype_of_the_first_argument(step: Pass) -> None:
+    target = load("layer_norm")
+    drawn = map(RandomEngine(target, 3).case, range(200))
+    case = next(case for case in drawn if case.last.tensors["grad y"].dtype == "bfloat16" and len(case.calls) == 1)
+    first = next(iter(case.last.arguments))
+    candidates = [candidate.last.tensors for candidate in step(case, target)]
+    changed = [tensors for tensors in candidates if tensors[first].dtype == "float32"]
+    assert {changed[0][name].dtype for name in (first, "grad y")} == {"float32"}
 
 
 def _smaller(step: Pass, case: Case, target: Target) -> bool:

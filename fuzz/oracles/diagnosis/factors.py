@@ -19,11 +19,16 @@ def match_negated(context: DiagnosisContext, output: str) -> str:
 
 
 def match_factor(context: DiagnosisContext, output: str) -> str:
-    """All elements are one multiple of the expected values; the multiple by name where it has one."""
+    """All elements are one multiple of the expected values; the multiple by name where it has one.
+
+    Values of one size have a common factor by chance, as those of a normalised row of two, so that alone these tell
+    nothing.
+    """
     wrong, want, got = context.wrong[output], context.want[output], context.got[output]
     bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)
-    if int(clear.sum()) < (1 if context.unshrunk else 2) or not bool(got[wrong].isfinite().all()):
+    sizes = len(want[clear].abs().unique())
+    if sizes < (1 if context.unshrunk else 2) or not bool(got[wrong].isfinite().all()):
         return ""
     ratio = float((got[clear] / want[clear]).median())
     near = [(value, describe_factor(output, text)) for value, text in name_factor(ratio, context.dims)]

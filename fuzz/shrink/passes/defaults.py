@@ -13,10 +13,11 @@ from fuzz.target.spec import Target, ranks_of
 
 
 def plain_everything(case: Case, target: Target) -> Iterator[Case]:
-    """Every argument and option at its default at once."""
+    """Every argument and option at its default at once; cotangents have the dtype of the first argument."""
 
     def plain(call: Call, name: str, value: Argument) -> Argument:
-        dtype = str(target.defaults.get(name, value.dtype))
+        of_cotangents = target.defaults.get(next(iter(call.arguments), ""), value.dtype)
+        dtype = str(target.defaults.get(name, of_cotangents))
         return with_dtype(with_layout(value, CONTIGUOUS, call), dtype)
 
     plainer = map_tensors(case, plain)
@@ -83,12 +84,22 @@ def later_layouts(case: Case, target: Target) -> Iterator[Case]:
 
 
 def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
-    """One argument's dtype earlier in the target's list."""
+    """One argument's dtype earlier in the target's list; of the first one with that of the cotangents, then without."""
     for index, call in enumerate(case.calls):
-        for name, value in call.arguments.items():
+        for number, (name, value) in enumerate(call.arguments.items()):
             allowed = target.tensors[name].dtypes
             for dtype in allowed[: allowed.index(value.dtype)]:
-                yield with_argument(case, index, name, with_dtype(value, dtype))
+                plainer = with_argument(case, index, name, with_dtype(value, dtype))
+                if number == 0 and call.cotangents:
+                    yield with_cotangents(plainer, index, dtype)
+                yield plainer
+
+
+def with_cotangents(case: Case, index: int, dtype: str) -> Case:
+    """The case with all cotangents of a call in a dtype."""
+    for name, value in case.calls[index].cotangents.items():
+        case = with_argument(case, index, f"grad {name}", with_dtype(value, dtype))
+    return case
 
 
 def plain_options(case: Case, target: Target) -> Iterator[Case]:
