@@ -90,15 +90,6 @@ def test_processes_compile_without_the_device_where_the_backend_can(monkeypatch:
         assert {worker.handler.partition(":")[2] for worker in made.workers} == {handler}
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize(("processors", "workers"), [(1, 1), (2, 1), (7, 1), (8, 2), (16, 4), (128, 4)])
-def test_a_run_has_a_worker_for_four_processors(
-    monkeypatch: pytest.MonkeyPatch, name: str, processors: int, workers: int
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
-    assert BACKENDS[name].usual_workers() == workers
-
-
 def test_the_backends_are_listed_without_torch_and_triton() -> None:
     program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import fuzz.backends, fuzz.worker.pool"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300, cwd=PACKAGE.parent)

@@ -281,6 +281,18 @@ def test_what_is_not_confirmed_by_the_deadline_is_counted_and_not_saved(
     assert handler.bugs == [] and list(corpus.entry_files([tmp_path])) == []
 
 
+def test_what_is_left_of_a_reported_case_is_not_said_to_be_unconfirmed(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline())
+    handler.triage, handler.watcher = CutOffTriage(""), CutOffs()  # type: ignore[assignment]
+    handler.handle(3, two_cases[0], [wrong_value("dx")], ())
+    handler.deadline.end_now()
+    for index in (3, 4):
+        handler.handle(index, two_cases[0], [wrong_value("dweight")], ())
+    assert (len(handler.bugs), handler.cut_off, handler.watcher.indices) == (1, 1, [4])  # type: ignore[attr-defined]
+
+
 def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:

@@ -190,13 +190,20 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
 
 @pytest.mark.parametrize(
     ("asked", "cases", "processors", "workers"),
-    [(None, None, 16, 4), (None, None, 2, 1), (None, 100, 16, 1), (3, None, 16, 3)],
+    [
+        (None, None, 128, 4),
+        (None, None, 8, 2),
+        (None, None, 7, 1),
+        (None, None, 2, 1),
+        (None, 100, 16, 1),
+        (3, None, 16, 3),
+    ],
 )
-def test_a_gpu_has_several_workers_unless_the_number_of_cases_ends_the_run(
+def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_it(
     monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, workers: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
-    options = RunOptions("gelu_bw", backend="cuda", cases=cases, workers=asked)
-    for backend, expected in (("cuda", workers), ("cpu", asked or 1)):
+    options = RunOptions("gelu_bw", cases=cases, workers=asked)
+    for backend in ("cpu", "cuda"):
         fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
-        assert fuzzer.options.workers == expected
+        assert fuzzer.options.workers == workers

@@ -27,8 +27,9 @@ def match_factor(context: DiagnosisContext, output: str) -> str:
     wrong, want, got = context.wrong[output], context.want[output], context.got[output]
     bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)
-    sizes = len(want[clear].abs().unique())
-    if sizes < (1 if context.unshrunk else 2) or not bool(got[wrong].isfinite().all()):
+    sizes = want[clear].abs()
+    are_enough = bool((sizes != sizes[:1]).any()) or (context.unshrunk and len(sizes))
+    if not are_enough or not bool(got[wrong].isfinite().all()):
         return ""
     ratio = float((got[clear] / want[clear]).median())
     near = [(value, describe_factor(output, text)) for value, text in name_factor(ratio, context.dims)]

@@ -124,8 +124,10 @@ class FindingHandler:
                         new = self._take_up(left, history, is_filed_first=left.finding is findings[0])
                         return find_rest(new, left.finding, findings[number + 1 :]) if new else ()
                 except OutOfTime:
-                    self.cut_off += 1
-                    self.watcher.on_cut_off(case, finding, index)
+                    # What else there may be to a case that is reported already would read as another one.
+                    if not self._showed_new_bug(seen):
+                        self.cut_off += 1
+                        self.watcher.on_cut_off(case, finding, index)
                     break
             return ()
         finally:
