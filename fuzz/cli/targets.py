@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,10 +34,19 @@ def list_targets(
         return 0
     for fields in described:
         put(f"{fields['name']}: {fields['doc']}")
-        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
+        put(f"  inputs    {describe_inputs(fields['inputs'])}")
+        put(f"  outputs   {', '.join(fields['outputs'])}")
         put(f"  promises  {fields['promises']}")
         put(f"  planted   {', '.join(fields['planted']) or 'none'}")
     return 0
+
+
+def describe_inputs(inputs: Mapping[str, Sequence[str]]) -> str:
+    """The tensors by their dtypes, in the order of the declaration: "x, weight float32 | float16; labels int64"."""
+    names: dict[str, list[str]] = {}
+    for name, dtypes in inputs.items():
+        names.setdefault(" | ".join(dtypes), []).append(name)
+    return "; ".join(f"{', '.join(some)} {dtypes}" for dtypes, some in names.items())
 
 
 def known() -> list[dict[str, Any]]:
@@ -69,6 +79,7 @@ def describe_target(target: Target) -> dict[str, Any]:
 
     return {
         "name": target.name,
+        "inputs": {name: list(value.dtypes) for name, value in target.tensors.items()},
         "outputs": list(probe_reference(target)),
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
         "backends": [name for name, backend in BACKENDS.items() if not backend.unavailable_reason()],

@@ -217,6 +217,7 @@ def test_list_json_has_the_fields_that_scripts_rely_on() -> None:
     assert all(set(one) >= {"name", "outputs", "dtypes", "backends", "planted"} for one in done.json)
     assert by_name["layernorm_bw"]["outputs"] == ["dx", "dweight", "dbias"]
     assert by_name["gelu_bw"]["dtypes"] == ["float32", "bfloat16", "float16"]
+    assert by_name["cross_entropy"]["inputs"]["labels"] == ["int64", "int32"]
     assert "cpu" in by_name["gelu_bw"]["backends"] and "erf_saturates" in by_name["gelu_bw"]["planted"]
 
 
@@ -249,7 +250,7 @@ def test_list_describes_the_targets_of_a_file_and_checks_their_declarations(tmp_
     path.write_text(TWO_TARGETS)
     done = fuzz("list", f"{path}:doubled", "gelu_bw")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("doubled: Twice the input.\n  outputs   y; dtypes float32") and "\ngelu_bw: " in done.out
+    assert done.out.startswith("doubled: Twice the input.\n  inputs    x float32") and "\ngelu_bw: " in done.out
     done = fuzz("list", str(path))
     assert done.code == 2 and done.err.count("\n") == 1 and "target 'halved'" in done.err and "missing" in done.err
     done = fuzz("list", str(tmp_path / "none.py"))
