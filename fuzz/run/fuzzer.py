@@ -41,10 +41,13 @@ from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool
 from fuzz.worker.precompile import Precompiler
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
+from fuzz.worker.system import total_memory
 from fuzz.worker.worker import Worker
 
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
+MEMORY_PER_WORKER = 8 << 30
+"""Bytes of the machine for which a run that time ends has a worker, of which half are that worker's."""
 
 
 @dataclass
@@ -69,6 +72,11 @@ class History:
     @property
     def cases(self) -> list[Case]:
         return [self.first, *self.recent] if self.first else []
+
+
+def usual_workers(backend: str) -> int:
+    """How many workers a run has that time ends: as many as the machine has processors and memory for."""
+    return max(1, min(BACKENDS[backend].usual_workers(), total_memory() // MEMORY_PER_WORKER))
 
 
 @dataclass
@@ -106,8 +114,7 @@ class Fuzzer:
 
     def __post_init__(self) -> None:
         if self.options.workers is None:
-            usual = BACKENDS[self.backend].usual_workers() if self.options.cases is None else 1
-            self.options = replace(self.options, workers=usual)
+            self.options = replace(self.options, workers=1 if self.options.cases else usual_workers(self.backend))
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.

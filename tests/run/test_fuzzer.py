@@ -189,20 +189,17 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
 
 
 @pytest.mark.parametrize(
-    ("asked", "cases", "processors", "workers"),
+    ("asked", "cases", "processors", "gibibytes", "workers"),
     [
-        (None, None, 128, 4),
-        (None, None, 8, 2),
-        (None, None, 7, 1),
-        (None, None, 2, 1),
-        (None, 100, 16, 1),
-        (3, None, 16, 3),
+        (None, None, 128, 64, 4), (None, None, 8, 64, 2), (None, None, 7, 64, 1), (None, None, 1, 1, 1),
+        (None, None, 16, 24, 3), (None, None, 16, 6, 1), (None, 100, 16, 64, 1), (3, None, 2, 6, 3),
     ],
-)
+)  # fmt: skip
 def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_it(
-    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, workers: int
+    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, gibibytes: int, workers: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
+    monkeypatch.setattr("fuzz.run.fuzzer.total_memory", lambda: gibibytes << 30)
     options = RunOptions("gelu_bw", cases=cases, workers=asked)
     for backend in ("cpu", "cuda"):
         fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
