@@ -248,7 +248,7 @@ def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inp
 def round_cotangent(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
     """What a backward gets of a cotangent."""
     outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
-    return as_gradient(cotangent, outputs[output]).to(cotangent.dtype) if output in outputs else cotangent
+    return as_gradient(cotangent, outputs[output]) if output in outputs else cotangent
 
 
 def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
