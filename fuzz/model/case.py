@@ -193,6 +193,11 @@ def _materialise_small(values: Values, shape: tuple[int, ...], dtype: str) -> Bi
     return bits
 
 
+def first_floating(arguments: Mapping[str, Argument]) -> str:
+    """The name of the argument in whose dtype cotangents are drawn, as most outputs have it; empty if none floats."""
+    return next((name for name, value in arguments.items() if value.is_float), "")
+
+
 def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
     """A key that orders cases from simple to complicated; a total order.
 

@@ -96,7 +96,7 @@ def check():
         one, other = first[name][ROWS], second[name]
         bounds = torch.tensor([float(bound) for bound in EXPECTED[name][1]]).double()
         bounds = bounds.reshape(first[name].shape)[ROWS]
-        kind = torch.finfo(one.dtype)
+        kind = torch.finfo(one.dtype if one.is_floating_point() else torch.float64)
         most = kind.max * (1 + kind.eps / 4)  # What overflows to infinity is at least so large.
         apart = (one.double().clamp(-most, most) - other.double().clamp(-most, most)).abs() > 2 * bounds
         apart |= one.isnan() != other.isnan()

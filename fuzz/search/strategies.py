@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
-from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.case import Argument, Call, Case, Scalar, Split, first_floating
 from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
@@ -116,11 +116,10 @@ def draw_call(
         arguments[name] = copy_earlier_values(target, name, value, arguments)
     if options is None:
         options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
+    floating = first_floating(arguments)
+    dtype = arguments[floating].dtype if floating else "float32"
     cotangents = {
-        # A gradient has the dtype of its output, which is that of the first argument as a rule.
-        name: draw_argument(
-            draw, target, name, draw_shape(draw, declared, ranks), dims, next(iter(arguments.values())).dtype
-        )
+        name: draw_argument(draw, target, name, draw_shape(draw, declared, ranks), dims, dtype)
         for name, declared in target.cotangents.items()
     }
     return make_call_legal(Call(dims, arguments, options, cotangents), target)

@@ -146,7 +146,7 @@ def positive(x):
 def test_a_cotangent_beyond_its_outputs_dtype_is_the_largest_number_there(
     tmp_path: Path, dtype: str, words: tuple[int, ...], values: str
 ) -> None:
-    """Infinities, times the zeros of a mask, would be NaN; the reference is given that number as well, in all digits."""
+    """Infinities, times the zeros of a mask, would be NaN; the reference is given that number, too, in all digits."""
     place = tmp_path / "fuzz_positive.py"
     place.write_text(MASKED, encoding="utf-8")
     x, dy = Argument(("N",), "float16", recipe(values)), Argument(("N",), dtype, Exact(words, dtype))

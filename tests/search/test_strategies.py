@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-from fuzz import option, size, target, tensor
+from fuzz import indices, option, size, target, tensor
 from fuzz.backends import BACKENDS
 from fuzz.backends.base import FIRST_PLANS, ReplicaLimits
 from fuzz.model.case import SEED_STRIDE, Case
@@ -263,6 +263,26 @@ def test_two_arguments_of_one_shape_now_and_then_hold_the_same_values(layernorm:
     pairs = [(call.arguments["dy"], call.arguments["x"]) for call in calls]
     copies = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
     assert 300 / 32 < copies < 300 / 4
+
+
+def test_cotangents_have_the_dtype_of_the_first_floating_argument() -> None:
+    """Not of indices, which an embedding takes first."""
+    N, V, D = size("N", 1, 9), size("V", 1, 9), size("D", 1, 9)
+
+    def launcher(ids, weight, bias):
+        raise NotImplementedError
+
+    declared = target(
+        ids=indices(N, below=V), weight=tensor(V, D) | None, bias=tensor(D, dtypes=("float32",)) | None,
+        differentiable=dict(y=tensor(N, D)), reference=lambda ids, weight, bias: dict(y=weight[ids] + bias),
+    )(launcher)  # fmt: skip
+    drawn = set()
+    for case in map(RandomEngine(declared, 0).case, range(200)):
+        given = case.last.arguments
+        first = given.get("weight") or given.get("bias")
+        assert case.last.cotangents["y"].dtype == (first.dtype if first else "float32")
+        drawn.add(first.dtype if first else "")
+    assert drawn == {"", "float32", "bfloat16", "float16"}
 
 
 def written_layouts(overlapping: bool) -> dict[str, set[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.case import Argument, Call, Case, Split, first_floating
 from fuzz.model.edit import map_tensors, tensors_of, with_argument, with_dtype, with_layout, with_option, with_shape
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.target.shapes import fitting
@@ -13,10 +13,10 @@ from fuzz.target.spec import Target, ranks_of
 
 
 def plain_everything(case: Case, target: Target) -> Iterator[Case]:
-    """Every argument and option at its default at once; cotangents have the dtype of the first argument."""
+    """Every argument and option at its default at once; cotangents have the dtype of the first floating argument."""
 
     def plain(call: Call, name: str, value: Argument) -> Argument:
-        of_cotangents = target.defaults.get(next(iter(call.arguments), ""), value.dtype)
+        of_cotangents = target.defaults.get(first_floating(call.arguments), value.dtype)
         dtype = str(target.defaults.get(name, of_cotangents))
         return with_dtype(with_layout(value, CONTIGUOUS, call), dtype)
 
@@ -84,13 +84,13 @@ def later_layouts(case: Case, target: Target) -> Iterator[Case]:
 
 
 def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
-    """One argument's dtype earlier in the target's list; of the first one with that of the cotangents, then without."""
+    """One argument's dtype earlier in the target's list; the first floating one's with the cotangents', then alone."""
     for index, call in enumerate(case.calls):
-        for number, (name, value) in enumerate(call.arguments.items()):
+        for name, value in call.arguments.items():
             allowed = target.tensors[name].dtypes
             for dtype in allowed[: allowed.index(value.dtype)]:
                 plainer = with_argument(case, index, name, with_dtype(value, dtype))
-                if number == 0 and call.cotangents:
+                if name == first_floating(call.arguments) and call.cotangents:
                     yield with_cotangents(plainer, index, dtype)
                 yield plainer
 
