@@ -16,6 +16,7 @@ import typer
 from fuzz.cli.console import complain, end_process, errors, put_json
 from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, Junit, OnlyNew, Sarif, Targets
 from fuzz.cli.supervisor import first_process
+from fuzz.errors import TargetError, UsageError
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
 from fuzz.report.json import VERSION, run_json
@@ -76,8 +77,17 @@ def run(
     ci_files = CiFiles(junit, sarif)
     done: list[tuple[Target, Result]] = []
     process_start = time.monotonic() - environment.process_age(first_process())
-    for text in find_targets(target):
-        done.append(fuzz(replace(options, target=text), notify, given, time.monotonic() if done else process_start))
+    texts, refused = find_targets(target), 0
+    for number, text in enumerate(texts):
+        begin = time.monotonic() if number else process_start
+        try:
+            done.append(fuzz(replace(options, target=text), notify, given, begin))
+        except (TargetError, UsageError) as error:
+            if len(texts) == 1:
+                raise
+            complain(f"{text}: {error}")
+            refused += 1
+            continue
         if not json:
             errors.print(summary(done[-1][1]))
             if profile:
@@ -92,8 +102,8 @@ def run(
         ci_files.write(f"fuzz run {target}", items, sum(result.seconds for _, result in done), examined=examined)
     if json:
         runs = [run_json(result, profile) for _, result in done]
-        put_json(runs[0] if len(runs) == 1 else {"version": VERSION, "runs": runs})
-    return int(any(result.fails(only_new=only_new) for _, result in done))
+        put_json(runs[0] if len(texts) == 1 else {"version": VERSION, "runs": runs})
+    return USAGE if refused else int(any(result.fails(only_new=only_new) for _, result in done))
 
 
 def fuzz(options: RunOptions, notification: str, given: Path | None, process_start: float) -> tuple[Target, Result]:

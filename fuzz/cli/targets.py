@@ -75,8 +75,9 @@ def make_listing() -> Listing:
 
 def describe_target(target: Target) -> dict[str, Any]:
     from fuzz.backends import BACKENDS
-    from fuzz.oracles.execution.probe import probe_reference
+    from fuzz.oracles.execution.probe import check_cotangents, probe_reference
 
+    check_cotangents(target)
     return {
         "name": target.name,
         "inputs": {name: list(value.dtypes) for name, value in target.tensors.items()},

@@ -32,7 +32,7 @@ from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.case_runner import CaseRunner, Unattributed
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
-from fuzz.oracles.execution.probe import check_precision, noting_reference
+from fuzz.oracles.execution.probe import check_cotangents, check_precision, noting_reference
 from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_module, load_planted
@@ -103,6 +103,7 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
     if not config.planted:
         with running(REFERENCE):
             check_precision(target)
+            check_cotangents(target)
     runner = CaseRunner(noting_reference(target), launcher, backend)
 
     @measured("oracles")

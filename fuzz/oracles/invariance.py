@@ -25,7 +25,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
-from fuzz.oracles.comparison.batch_rows import row_axes
+from fuzz.oracles.comparison.batch_rows import movable_rows, row_axes
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values, differing_rows
 from fuzz.oracles.comparison.error_bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
@@ -55,7 +55,7 @@ class InvarianceOracle(RerunOracle):
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         split, call, batch = exams[0].plan.split, exams[0].plan.last, batch_dim(exams[0].target)
         assert split is not None
-        if split.start + split.length <= call.dims[batch] and row_axes(call, batch) is not None:
+        if split.start + split.length <= call.dims[batch] and movable_rows(exams[0].target, call) is not None:
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
             inside = slice(split.start, split.start + split.length)

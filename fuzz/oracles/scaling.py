@@ -23,7 +23,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
-from fuzz.oracles.comparison.batch_rows import row_axes
+from fuzz.oracles.comparison.batch_rows import movable_rows
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference
 from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
@@ -110,7 +110,7 @@ class ScalingOracle(RerunOracle):
         return ScriptCheck(RUN_CHANGED, {"CHANGES": changes, "SCALES": scales, "ELEMENTS": elements})
 
     def _rerun_changed(self, exam: Examination, change: Change, rows: Sequence[int], values: Values) -> Rerun:
-        pairs = pair_scaled(exam, change.number) if change.scales else pair_unchanged
+        pairs = pair_scaled(exam, change) if change.scales else pair_unchanged
 
         def compare(exam: Examination, pairs: Pairs) -> Finding | None:
             return self._compare_changed(exam, change, pairs)
@@ -150,13 +150,18 @@ def with_change(finding: Finding | None, change: Change) -> Finding | None:
     return replace(finding, change=(change.argument, change.number)) if finding else None
 
 
-def pair_scaled(exam: Examination, factor: float) -> Callable[[Outputs, Outputs], Pairs]:
-    """Pairs floating outputs with those of the first run times the factor, wherever that is exact."""
+def pair_scaled(exam: Examination, change: Change) -> Callable[[Outputs, Outputs], Pairs]:
+    """Pairs floating outputs with those of the first run times the factor, wherever that is exact.
+
+    The gradient of the argument itself stays as it is: that of what is linear in an argument does not depend on it.
+    """
+    own_gradient = f"d{change.argument}" if exam.target.differentiable else ""
 
     def pairs(first: Outputs, again: Outputs) -> Pairs:
         found = {}
         for output, before in first.items():
             if before.is_floating_point():
+                factor = 1.0 if output == own_gradient else change.number
                 got, due = again[output].double(), before.double() * factor
                 found[output] = (torch.where(scales_inexactly(exam, output, got, due, factor), due, got), due)
         return found
@@ -206,8 +211,8 @@ def reverse_rows(exam: Examination) -> tuple[dict[str, int], Callable[[Outputs, 
 
 
 def reversed_axes(target: Target, call: Call) -> dict[str, int] | None:
-    """The axis that counts rows in each tensor that has distinct rows; None where one has them in another way."""
-    axes = row_axes(call, target.batch_dim or "")
+    """The axis that counts rows in each tensor that has distinct rows; None where rows cannot be moved."""
+    axes = movable_rows(target, call)
     if axes is None:
         return None
     return {name: axis for name, axis in axes.items() if axis not in call.tensors[name].layout.expand}

@@ -77,7 +77,12 @@ class TensorArgument:
     @property
     def expressions(self) -> tuple[str, ...]:
         """All size expressions of the declaration."""
-        return tuple(dict.fromkeys(text for shape in self.shapes for text in shape))
+        return (*dict.fromkeys(text for shape in self.shapes for text in shape), *self.limits)
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The size expressions that bound its values."""
+        return ()
 
     def legal_shape(self, shape: Shape, options: Mapping[str, Scalar]) -> Shape:
         """The shape, or the one that these options ask for."""

@@ -48,8 +48,8 @@ class IndexArgument(TensorArgument):
         return {"indices_sentinel": ("rarity", 1, 8)}
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        return (*super().expressions, self.below)
+    def limits(self) -> tuple[str, ...]:
+        return (self.below,)
 
     def legal_sentinel(self, options: Mapping[str, Scalar]) -> int | None:
         """The sentinel that is legal under these options, or None."""

@@ -34,8 +34,8 @@ class PrefixSumArgument(TensorArgument):
         return RECIPES
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        return (*self.shape, self.total)
+    def limits(self) -> tuple[str, ...]:
+        return (self.total,)
 
     def legal_layout(self, layout: Layout, *, written: bool = False) -> Layout:
         return replace(super().legal_layout(layout, written=written), expand=())

@@ -41,8 +41,8 @@ class SamplingLocationArgument(TensorArgument):
         return {"location_edges": ("spread", 0, 3)}
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        return (*self.shape, *self.grids)
+    def limits(self) -> tuple[str, ...]:
+        return self.grids
 
     def legal_values(self, value: Argument, call: Call) -> Values:
         """A recipe of locations with the grids of this call; other values as they are."""

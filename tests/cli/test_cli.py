@@ -257,6 +257,15 @@ def test_list_describes_the_targets_of_a_file_and_checks_their_declarations(tmp_
     assert done.code == 2 and done.err == f"fuzz: target file {tmp_path / 'none.py'} does not exist\n"
 
 
+def test_a_target_that_cannot_run_does_not_end_the_run_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    head, doubled, halved = TWO_TARGETS.split("@target")
+    path.write_text(f"{head}@target{halved}\n\n@target{doubled}")
+    done = fuzz("run", str(path), "--cases", "20", "--json", "--corpus", str(tmp_path / "corpus"))
+    assert done.code == 2 and f"fuzz: {path}:halved: target 'halved'" in done.err
+    assert [(run["target"], run["cases"]) for run in done.json["runs"]] == [("doubled", 20)]
+
+
 def test_doctor_says_what_this_machine_can_run() -> None:
     value = fuzz("doctor", "--json").json
     assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}

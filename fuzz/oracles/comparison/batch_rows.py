@@ -12,6 +12,7 @@ from fuzz.model.dims import names
 from fuzz.model.finding import Finding
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, Expected
+from fuzz.target.spec import Target
 
 SMALL: Final = 1 << 10
 """Elements of a call up to which all of it is evaluated exactly, whatever disagrees."""
@@ -28,10 +29,20 @@ def row_axes(call: Call, batch: str) -> dict[str, int] | None:
     return {name: call.tensors[name].shape.index(batch) for name, texts in sizes.items() if texts}
 
 
+def movable_rows(target: Target, call: Call) -> dict[str, int] | None:
+    """The same of a target's batch; None as well where a tensor holds numbers of its rows, as prefix sums do, which
+    would have to change with their places.
+    """
+    batch = target.batch_dim or ""
+    if any(batch in names(text) for value in target.tensors.values() for text in value.limits):
+        return None
+    return row_axes(call, batch)
+
+
 def find_rows(exam: Examination, index: int, finding: Finding) -> torch.Tensor | None:
     """The rows of the batch that the finding's elements lie in, where they depend on nothing else and it saves work."""
     call, batch = exam.case.calls[index], exam.target.batch_dim
-    if batch is None or row_axes(call, batch) is None or not finding.elements:
+    if batch is None or movable_rows(exam.target, call) is None or not finding.elements:
         return None
     if not set(finding.outputs) <= row_outputs(exam, index).keys():
         return None

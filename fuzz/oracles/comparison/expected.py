@@ -246,9 +246,10 @@ def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inp
 
 
 def round_cotangent(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
-    """What a backward gets of a cotangent."""
+    """What a backward gets of a cotangent; whole numbers have no backward."""
     outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
-    return as_gradient(cotangent, outputs[output]) if output in outputs else cotangent
+    is_used = output in outputs and outputs[output].is_floating_point()
+    return as_gradient(cotangent, outputs[output]) if is_used else cotangent
 
 
 def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:

@@ -172,7 +172,8 @@ def run_before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Ten
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     pristine = {name: value.clone() for name, value in cotangents.items()}
     outputs = launch({**inputs, **leaves})
-    added = {name: torch.zeros_like(outputs[name]).requires_grad_() for name in cotangents if name in outputs}
+    heads = floating(outputs)
+    added = {name: torch.zeros_like(heads[name]).requires_grad_() for name in cotangents if name in heads}
     sums = {**outputs, **{name: outputs[name] + value for name, value in added.items()}}
     gradients = backward(sums, {**leaves, **{f"_{name}": value for name, value in added.items()}}, cotangents)
     results = {f"after_{name}": gradients[f"d_{name}"] for name in added if f"d_{name}" in gradients}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import wraps
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.errors import ReferenceFailedError, TargetError, one_line
+from fuzz.model.case import Scalar
 from fuzz.model.dims import resolve
 from fuzz.target.spec import Target
 from fuzz.target_code import REFERENCE, executing
@@ -33,6 +35,26 @@ def check_precision(target: Target) -> None:
             )
 
 
+def check_cotangents(target: Target) -> None:
+    """TargetError where `differentiable` names an output that the reference returns for no choice of one option.
+
+    Its gradient would never be compared.
+    """
+    missing = set(target.cotangents) - set(probe_reference(target))
+    returned = set[str]()
+    for name, option in target.options.items() if missing else ():
+        for choice in option.choices[1:]:
+            try:
+                returned |= set(probe_reference(target, {name: choice}))
+            except TargetError:
+                return  # This choice goes with others alone, and which ones there are, nobody knows.
+    if unknown := sorted(missing - returned):
+        known = ", ".join(sorted({*probe_reference(target), *returned}))
+        raise TargetError(
+            f"target {target.name!r}: differentiable names {', '.join(unknown)}; the reference returns {known}"
+        )
+
+
 def noting_reference(target: Target) -> Target:
     """The target with a reference during which a worker's process notes what runs; where that leaves, it fails."""
     function = target.reference
@@ -50,15 +72,17 @@ def noting_reference(target: Target) -> Target:
     return replace(target, reference=reference)
 
 
-def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
+def probe_reference(target: Target, chosen: Mapping[str, Scalar] = MappingProxyType({})) -> Mapping[str, torch.Tensor]:
     """The reference's outputs at small sizes, of ones, indices 0 and parts of equal lengths; empty without one.
+
+    Options have their default where none is `chosen`.
 
     TargetError where it fails.
     """
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
-    options = {name: option.choices[0] for name, option in target.options.items()}
+    options = {name: option.choices[0] for name, option in target.options.items()} | dict(chosen)
     shapes = {name: resolve(value.legal_shape(value.shape, options), dims) for name, value in target.tensors.items()}
     try:
         inputs: dict[str, Any] = {

@@ -62,13 +62,18 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, l
     return x, inner_dims(dim, args[0].dim()), keepdim
 
 
+def in_dtype(t: Tensor, kwargs: dict[str, Any]) -> Tensor:
+    """A result in the dtype that is asked for: whole numbers, which PyTorch combines in int64, wrap around in it."""
+    return t if kwargs.get("dtype") is None else t.to(kwargs["dtype"])
+
+
 @rounds
 def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
     if args[0].exponent is not None:
         x = exponentials_again(mode, x, args[0].exponent)
-    out = wrap(mode, total(mode, x, dims, keepdim))
+    out = wrap(mode, in_dtype(total(mode, x, dims, keepdim), kwargs))
     out.terms = args[0].terms * (args[0].numel() // max(out.numel(), 1))
     return out if args[0].product is None else mode.mark_dot(out)
 
@@ -134,7 +139,7 @@ def prod(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     if x.is_floating_point() and _length(x, dims) > 1:
         mode.noise.round_(t, float(_length(x, dims) - 1))
         mode.noise.reduces = True
-    return wrap(mode, t)
+    return wrap(mode, in_dtype(t, kwargs))
 
 
 @rounds
@@ -188,7 +193,7 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
     if args[0].dim() == 0:
         return wrap(mode, x.clone())
     dim = args[1] % args[0].dim() + 1
-    t = func(x, dim)
+    t = in_dtype(func(x, dim), kwargs)
     if not t.is_floating_point():
         return wrap(mode, t)
     if func is aten.cumsum.default and noise.adds_up(x.numel()):
