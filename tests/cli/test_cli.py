@@ -263,7 +263,7 @@ def test_a_target_that_cannot_run_does_not_end_the_run_of_others(tmp_path: Path)
     path.write_text(f"{head}@target{halved}\n\n@target{doubled}")
     done = fuzz("run", str(path), "--cases", "20", "--json", "--corpus", str(tmp_path / "corpus"))
     assert done.code == 2 and f"fuzz: {path}:halved: target 'halved'" in done.err
-    assert [(run["target"], run["cases"]) for run in done.json["runs"]] == [("doubled", 20)]
+    assert [(run["target"], run["cases"]) for run in done.json["runs"]] == [(f"{path}:doubled", 20)]
 
 
 def test_doctor_says_what_this_machine_can_run() -> None:
