@@ -75,25 +75,8 @@ def run(
     options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
     options = replace(options, derived_rejects=derived_rejects)
     ci_files = CiFiles(junit, sarif)
-    done: list[tuple[Target, Result]] = []
-    process_start = time.monotonic() - environment.process_age(first_process())
-    texts, refused = find_targets(target), 0
-    for number, text in enumerate(texts):
-        begin = time.monotonic() if number else process_start
-        try:
-            done.append(fuzz(replace(options, target=text), notify, given, begin))
-        except (TargetError, UsageError) as error:
-            if len(texts) == 1:
-                raise
-            complain(f"{text}: {error}")
-            refused += 1
-            continue
-        if not json:
-            errors.print(summary(done[-1][1]))
-            if profile:
-                errors.print(profile_table(done[-1][1]))
-        if done[-1][1].interrupted:
-            break
+    texts = find_targets(target)
+    done = fuzz_each(texts, options, notify, given, with_profile=profile, json=json)
     if ci_files:
         items = [item for loaded, result in done for item in run_items(result, loaded, only_new=only_new)]
         examined = Counter[str]()
@@ -103,7 +86,33 @@ def run(
     if json:
         runs = [run_json(result, profile) for _, result in done]
         put_json(runs[0] if len(texts) == 1 else {"version": VERSION, "runs": runs})
-    return USAGE if refused else int(any(result.fails(only_new=only_new) for _, result in done))
+    is_complete = len(done) == len(texts) or any(result.interrupted for _, result in done)
+    return int(any(result.fails(only_new=only_new) for _, result in done)) if is_complete else USAGE
+
+
+def fuzz_each(
+    texts: list[str], options: RunOptions, notification: str, given: Path | None, *, with_profile: bool, json: bool
+) -> list[tuple[Target, Result]]:
+    """Fuzzes one target after the other, up to one that somebody interrupts; of several those that can run."""
+    done: list[tuple[Target, Result]] = []
+    process_start = time.monotonic() - environment.process_age(first_process())
+    for number, text in enumerate(texts):
+        begin = time.monotonic() if number else process_start
+        try:
+            done.append(fuzz(replace(options, target=text), notification, given, begin))
+        except (TargetError, UsageError) as error:
+            if len(texts) == 1:
+                raise
+            complain(f"{text}: {error}")
+            continue
+        result = done[-1][1]
+        if not json:
+            errors.print(summary(result))
+            if with_profile:
+                errors.print(profile_table(result))
+        if result.interrupted:
+            break
+    return done
 
 
 def fuzz(options: RunOptions, notification: str, given: Path | None, process_start: float) -> tuple[Target, Result]:
