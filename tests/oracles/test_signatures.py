@@ -88,11 +88,19 @@ def places(x):
 }
 MISNAMED = """
 @target(
-    x=tensor(N), also=option(False, True), differentiable=dict({name}=tensor(N)),
-    reference=lambda x, also: dict(y=x * 3, **(dict(other=x) if also else {{}})),
+    x=tensor(N), also=option(False, True), too=option(False, True), differentiable=dict({name}=tensor(N)),
+    reference=lambda x, also, too: dict(y=x * 3, **(dict(other=x) if also and too else {{}})),
 )
-def misnamed(x, also):
-    return dict(y=Tripled.apply(x), **(dict(other=x.clone()) if also else {{}}))
+def misnamed(x, also, too):
+    return dict(y=Tripled.apply(x), **(dict(other=x.clone()) if also and too else {{}}))
+"""
+BASELINE = """
+def earlier(x):
+    return dict(y=Tripled.apply(x))
+
+@target(x=tensor(N), differentiable=dict(y=tensor(N)), baseline=earlier, contract="bitwise")
+def later(x):
+    return dict(y=Tripled.apply(x))
 """
 
 
@@ -110,8 +118,12 @@ def test_a_right_function_has_no_finding(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["y", "other"])
-def test_an_output_of_one_option_may_have_a_gradient(tmp_path: Path, name: str) -> None:
+def test_an_output_of_some_options_may_have_a_gradient(tmp_path: Path, name: str) -> None:
     assert not list(run(tmp_path, "misnamed", MISNAMED.format(name=name)).bugs)
+
+
+def test_gradients_of_a_target_without_a_reference_are_those_of_its_baseline(tmp_path: Path) -> None:
+    assert not list(run(tmp_path, "later", BASELINE).bugs)
 
 
 def test_a_gradient_of_an_output_that_there_is_not_is_refused(tmp_path: Path) -> None:

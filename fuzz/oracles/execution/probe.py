@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import wraps
+from itertools import product
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +20,9 @@ from fuzz.target.spec import Target
 from fuzz.target_code import REFERENCE, executing
 from fuzz.worker import activity
 from fuzz.worker.child.serve import running
+
+MOST_CHOICES = 64
+"""Combinations of options for which a reference is called to learn which outputs there are."""
 
 
 def reference_dtype(name: str) -> torch.dtype:
@@ -36,23 +41,26 @@ def check_precision(target: Target) -> None:
 
 
 def check_cotangents(target: Target) -> None:
-    """TargetError where `differentiable` names an output that the reference returns for no choice of one option.
+    """TargetError where `differentiable` names an output that the reference returns for no choice of its options.
 
-    Its gradient would never be compared.
+    Its gradient would never be compared. Of more than MOST_CHOICES nobody looks through all.
     """
-    missing = set(target.cotangents) - set(probe_reference(target))
-    returned = set[str]()
-    for name, option in target.options.items() if missing else ():
-        for choice in option.choices[1:]:
-            try:
-                returned |= set(probe_reference(target, {name: choice}))
-            except TargetError:
-                return  # This choice goes with others alone, and which ones there are, nobody knows.
-    if unknown := sorted(missing - returned):
-        known = ", ".join(sorted({*probe_reference(target), *returned}))
-        raise TargetError(
-            f"target {target.name!r}: differentiable names {', '.join(unknown)}; the reference returns {known}"
-        )
+    choices = {name: option.choices for name, option in target.options.items()}
+    returned = set(probe_reference(target))
+    if (
+        target.reference is None
+        or returned >= target.cotangents.keys()
+        or prod(map(len, choices.values())) > MOST_CHOICES
+    ):
+        return
+    for chosen in product(*choices.values()):
+        try:
+            returned |= set(probe_reference(target, dict(zip(choices, chosen, strict=True))))
+        except TargetError:
+            return  # Which choices go together, nobody knows.
+    if unknown := sorted(target.cotangents.keys() - returned):
+        names, known = ", ".join(unknown), ", ".join(sorted(returned))
+        raise TargetError(f"target {target.name!r}: differentiable names {names}; the reference returns {known}")
 
 
 def noting_reference(target: Target) -> Target:
