@@ -75,13 +75,12 @@ def make_listing() -> Listing:
 
 def describe_target(target: Target) -> dict[str, Any]:
     from fuzz.backends import BACKENDS
-    from fuzz.oracles.execution.probe import check_cotangents, probe_reference
+    from fuzz.oracles.execution.probe import check_reference
 
-    check_cotangents(target)
     return {
         "name": target.name,
         "inputs": {name: list(value.dtypes) for name, value in target.tensors.items()},
-        "outputs": list(probe_reference(target)),
+        "outputs": list(check_reference(target)),
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
         "backends": [name for name, backend in BACKENDS.items() if not backend.unavailable_reason()],
         "planted": list(target.planted_bugs),

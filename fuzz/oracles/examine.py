@@ -32,7 +32,7 @@ from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.case_runner import CaseRunner, Unattributed
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
-from fuzz.oracles.execution.probe import check_cotangents, check_precision, noting_reference
+from fuzz.oracles.execution.probe import check_reference, noting_reference
 from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_module, load_planted
@@ -102,8 +102,7 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
     target, launcher, backend = set_up_process(config)
     if not config.planted:
         with running(REFERENCE):
-            check_precision(target)
-            check_cotangents(target)
+            check_reference(target)
     runner = CaseRunner(noting_reference(target), launcher, backend)
 
     @measured("oracles")

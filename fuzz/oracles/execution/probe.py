@@ -31,22 +31,27 @@ def reference_dtype(name: str) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def check_precision(target: Target) -> None:
-    """TargetError where the reference computes an output in less than float64."""
-    for name, value in probe_reference(target).items():
+def check_reference(target: Target) -> Mapping[str, torch.Tensor]:
+    """What the reference returns. TargetError where it computes an output in less than float64, or never has one whose
+    gradient is declared.
+    """
+    outputs = probe_reference(target)
+    for name, value in outputs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
             raise TargetError(
                 f"target {target.name!r}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due"
             )
+    check_cotangents(target, set(outputs))
+    return outputs
 
 
-def check_cotangents(target: Target) -> None:
+def check_cotangents(target: Target, returned: set[str]) -> None:
     """TargetError where `differentiable` names an output that the reference returns for no choice of its options.
 
-    Its gradient would never be compared. Of more than MOST_CHOICES nobody looks through all.
+    Its gradient would never be compared. `returned` are the outputs by default. Of more than MOST_CHOICES combinations
+    none is tried.
     """
     choices = {name: option.choices for name, option in target.options.items()}
-    returned = set(probe_reference(target))
     if (
         target.reference is None
         or returned >= target.cotangents.keys()
