@@ -16,9 +16,6 @@ from fuzz.model.outcome import Access, Returned
 if TYPE_CHECKING:
     import numpy as np
 
-PROCESSORS_PER_WORKER, MOST_WORKERS = 4, 4
-"""One worker of a run for so many processors, and at most so many: more share a GPU's memory for little."""
-
 
 @dataclass(frozen=True)
 class Pointer:
@@ -167,14 +164,6 @@ class Backend:
         Of a plan of the other engines, which are guided, fewer: the next plan builds on what the first ones show.
         """
         return ReplicaLimits(16 if guided else 32, 1 << 13, growth=4)
-
-    @staticmethod
-    def usual_workers() -> int:
-        """How many processes run the cases of a run where nobody says how many, and not their number ends it.
-
-        One for so many processors that others are left to compile coming plans and to triage what disagrees.
-        """
-        return max(1, min(len(os.sched_getaffinity(0)) // PROCESSORS_PER_WORKER, MOST_WORKERS))
 
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""

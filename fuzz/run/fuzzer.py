@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,8 +47,11 @@ from fuzz.worker.worker import Worker
 
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
-MEMORY_PER_WORKER = 8 << 30
-"""Bytes of the machine for which a run that time ends has a worker, of which half are that worker's."""
+PROCESSORS_PER_WORKER, MEMORY_PER_WORKER = 4, 8 << 30
+"""Processors and bytes of the machine for which a run that time ends has a worker. The other processors compile coming
+plans and triage what disagrees; half of the bytes are that worker's."""
+MOST_WORKERS = 4
+"""More share a GPU's memory for little."""
 
 
 @dataclass
@@ -74,9 +78,10 @@ class History:
         return [self.first, *self.recent] if self.first else []
 
 
-def usual_workers(backend: str) -> int:
+def usual_workers() -> int:
     """How many workers a run has that time ends: as many as the machine has processors and memory for."""
-    return max(1, min(BACKENDS[backend].usual_workers(), total_memory() // MEMORY_PER_WORKER))
+    processors, memory = len(os.sched_getaffinity(0)), total_memory()
+    return max(1, min(processors // PROCESSORS_PER_WORKER, memory // MEMORY_PER_WORKER, MOST_WORKERS))
 
 
 @dataclass
@@ -114,7 +119,7 @@ class Fuzzer:
 
     def __post_init__(self) -> None:
         if self.options.workers is None:
-            self.options = replace(self.options, workers=1 if self.options.cases else usual_workers(self.backend))
+            self.options = replace(self.options, workers=1 if self.options.cases else usual_workers())
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
