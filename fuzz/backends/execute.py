@@ -207,8 +207,9 @@ def observe(target: Target, call_run: CompletedCall) -> CallResult:
 def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
     """The launcher's outputs, as a plain dict of plain tensors. TargetError where they are not tensors by name."""
     if not isinstance(outputs, Mapping) or not outputs:
-        returned = type(outputs).__name__
-        raise TargetError(f"target {target.name!r}: the launcher returns {returned}, not a dict of tensors")
+        returned = "an empty dict" if isinstance(outputs, Mapping) else type(outputs).__name__
+        hint = "; what in_place= names is returned as well" * bool(target.in_place)
+        raise TargetError(f"target {target.name!r}: the launcher returns {returned}, not a dict of tensors{hint}")
     plain = {}
     for name, value in outputs.items():
         if not isinstance(name, str):

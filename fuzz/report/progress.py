@@ -119,8 +119,8 @@ def summary(result: Result) -> Table:
     refused = f"{statistics.rejected} rejected" + f", {statistics.not_run} not run" * bool(statistics.not_run)
     table.add_row("cases", f"{statistics.cases} ({refused}) in {result.seconds:.1f} s, {rate:.0f}/s")
     table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
-    # Rounding once, to half precision, reaches the bound.
-    near = " (correct rounding to half precision comes to 1)" * (statistics.worst >= CLOSE)
+    # Rounding once, to the output's dtype, reaches the bound.
+    near = " (correct rounding to the output's dtype comes to 1)" * (statistics.worst >= CLOSE)
     table.add_row("largest error", f"{statistics.worst:.2f} of the bound where cases agree{near}")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
@@ -168,10 +168,10 @@ def cut_off_parts(result: Result) -> list[str]:
     for_now = len(grading) - ungraded
     unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - len(grading)
     counts = {
-        "still running at the end, and stopped: {} calls": result.calls_cut_off,
-        "not confirmed, for which --seconds was too short: {} disagreements": result.disagreements_cut_off,
-        "not yet shrunk: {} findings, with which the next run, or fuzz shrink, goes on": unfinished,
-        "not yet graded: {} findings, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
-        "graded for now: {} findings, for which the next run, or fuzz shrink, tries more inputs": for_now,
+        "calls stopped while they ran": result.calls_cut_off,
+        "disagreements not confirmed, for which --seconds was too short": result.disagreements_cut_off,
+        "findings not yet shrunk, with which the next run, or fuzz shrink, goes on": unfinished,
+        "findings not yet graded, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
+        "findings graded for now, for which the next run, or fuzz shrink, tries more inputs": for_now,
     }
-    return [text.format(count) for text, count in counts.items() if count]
+    return [f"{text}: {count}" for text, count in counts.items() if count]

@@ -313,6 +313,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
         raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
     _check_promises(target, where)
+    if not target.tensors:
+        raise TargetError(f"{where}: none of its arguments is a tensor; one is due, such as x=tensor(N)")
     if any(value.optional for value in target.cotangents.values()) or all(
         value.optional for value in target.tensors.values()
     ):
@@ -334,6 +336,8 @@ def _check_parameters(target: Target, arguments: Mapping[str, object], where: st
     for key in arguments:
         if key not in parameters and not flexible:
             raise TargetError(f"{where}: the launcher has no parameter {key!r}; it takes {', '.join(parameters)}")
+        if key in parameters and parameters[key].kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise TargetError(f"{where}: the launcher takes {key!r} by position only; arguments are passed by name")
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
             raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")

@@ -166,7 +166,7 @@ def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> 
 
 RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
     (lambda x: x, "returns Tensor, not a dict"),
-    (lambda x: {}, "returns dict, not a dict of tensors"),
+    (lambda x: {}, "returns an empty dict, not a dict of tensors"),
     (lambda x: {1: x, None: x}, "an output's name is int, not str"),
     (lambda x: {"y": 1.0}, "output 'y' is float"),
     (lambda x: {"y": x + 1j}, "output 'y' is torch.complex64"),

@@ -149,6 +149,8 @@ FILES = [
         ("argument 'x' would have a negative size at the smallest dims",),
     ),
     (TARGET.replace("x=tensor(N)", "x=tensor(N), z=tensor(N)"), ("the launcher has no parameter 'z'",)),
+    (TARGET.replace("def double(x)", "def double(x, /)"), ("the launcher takes 'x' by position only",)),
+    (TARGET.replace("x=tensor(N)", "x=option(1, 2)"), ("none of its arguments is a tensor",)),
     (TARGET.replace("def double(x)", "def double(x, z)"), ("parameter 'z' of the launcher is not declared",)),
     (TARGET.replace('("float32",)', '("float31",)'), ("unknown dtype 'float31'",)),
     (TARGET.replace(REFERENCE, "reference=lambda x: 1 // 0"), ("its reference fails", "ZeroDivisionError")),
@@ -179,7 +181,13 @@ def test_wrong_target_files(write: Callable[[str], Path], text: str, parts: tupl
 
 def test_a_reference_in_float32(write: Callable[[str], Path]) -> None:
     text = TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x.float())")
-    refused(fuzz("run", write(text), "--cases", 5), "torch.float32", "torch.float64 is due")
+    refused(fuzz("run", write(text), "--cases", 5), "torch.float32", "a tensor of torch.float64")
+
+
+@pytest.mark.parametrize(("returned", "kind"), [("2.0", "float"), ("x.to(torch.complex128)", "torch.complex128")])
+def test_listing_refuses_what_no_reference_returns(write: Callable[[str], Path], returned: str, kind: str) -> None:
+    text = TARGET.replace(REFERENCE, f"reference=lambda x: dict(y={returned})")
+    refused(fuzz("list", write(text)), f"the reference returns 'y' as {kind}")
 
 
 def test_a_target_file_that_is_binary(write: Callable[[str], Path]) -> None:

@@ -59,7 +59,7 @@ def test_an_error_as_large_as_its_bound_is_said_to_be_right(ratio: float, is_exp
     progress.console.print(summary(Result(RunOptions("gelu_bw"), "cpu", statistics, [], 4.0)))
     line = next(line for line in text.getvalue().splitlines() if "largest error" in line)
     assert f"{ratio:.2f} of the bound where cases agree" in line
-    assert ("correct rounding to half precision comes to 1" in line) == is_explained
+    assert ("correct rounding to the output's dtype comes to 1" in line) == is_explained
 
 
 def test_a_run_that_compiles_says_so() -> None:
@@ -98,8 +98,8 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
     bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="shrinking")
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, calls_cut_off=1)
     assert cut_off_parts(result) == [
-        "still running at the end, and stopped: 1 calls",
-        "not yet shrunk: 1 findings, with which the next run, or fuzz shrink, goes on",
+        "calls stopped while they ran: 1",
+        "findings not yet shrunk, with which the next run, or fuzz shrink, goes on: 1",
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
 
@@ -124,10 +124,10 @@ def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, ent
     assert entry.finding
     bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="grading")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
-    assert told.startswith("not yet graded: 1 findings, which count as medium")
+    assert told.startswith("findings not yet graded, which count as medium")
     bug.grade = Grade("low", "extreme")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
-    assert told.startswith("graded for now: 1 findings")
+    assert told.startswith("findings graded for now")
 
 
 def test_findings_of_possibly_one_cause_stand_beneath_the_first_of_them(case: Case, entry: Entry) -> None:

@@ -25,6 +25,10 @@ MOST_CHOICES = 64
 """Combinations of options for which a reference is called to learn which outputs there are."""
 
 
+REFERENCE_DTYPES = {torch.float64, *(dtype for dtype in TORCH_DTYPES.values() if not dtype.is_floating_point)}
+"""Dtypes of a reference's outputs."""
+
+
 def reference_dtype(name: str) -> torch.dtype:
     """What the reference is given for an argument of this dtype: float64 for every float."""
     dtype = TORCH_DTYPES[name]
@@ -32,15 +36,15 @@ def reference_dtype(name: str) -> torch.dtype:
 
 
 def check_reference(target: Target) -> Mapping[str, torch.Tensor]:
-    """What the reference returns. TargetError where it computes an output in less than float64, or never has one whose
-    gradient is declared.
+    """What the reference returns. TargetError where an output is no tensor, or of a dtype in which no reference computes
+    (floats are float64), and where an output is never there whose gradient is declared.
     """
     outputs = probe_reference(target)
     for name, value in outputs.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
-            raise TargetError(
-                f"target {target.name!r}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due"
-            )
+        kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+        if kind not in REFERENCE_DTYPES:
+            where = f"target {target.name!r}: the reference returns {name!r}"
+            raise TargetError(f"{where} as {kind}, where a tensor of torch.float64, of integers or of bools is due")
     check_cotangents(target, set(outputs))
     return outputs
 
