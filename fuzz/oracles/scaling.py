@@ -162,8 +162,10 @@ def pair_scaled(exam: Examination, change: Change) -> Callable[[Outputs, Outputs
         for output, before in first.items():
             if before.is_floating_point():
                 factor = 1.0 if output == own_gradient else change.number
-                got, due = again[output].double(), before.double() * factor
-                found[output] = (torch.where(scales_inexactly(exam, output, got, due, factor), due, got), due)
+                scaled = before.double() * factor
+                inexact = scales_inexactly(exam, output, again[output].double(), scaled, factor)
+                due = scaled.to(before.dtype)
+                found[output] = (torch.where(inexact, due, again[output]), due)
         return found
 
     return pairs

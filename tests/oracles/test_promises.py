@@ -231,6 +231,7 @@ def test_what_is_linear_scales_bit_by_bit() -> None:
     limited = made(clamped, reference=lambda x: dict(y=(2 * x).clamp(-3.0, 3.0)), **linear)
     finding = judged(limited, matrix(made(twice))).findings[-1]
     assert (finding.oracle, finding.symptom, finding.change) == ("scaling", "scale", ("x", 8.0))
+    assert all(float(np.uint32(int(one.got_word, 16)).view(np.float32)) == float(one.got) for one in finding.elements)
 
 
 def test_underflow_does_not_count_against_what_is_linear() -> None:
