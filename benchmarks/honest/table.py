@@ -1,4 +1,4 @@
-"""The runs of the honest set as Markdown, between marks of a document."""
+"""The runs of the honest set as Markdown, between marks of two documents: how much ran, and what was found."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ Runs = Mapping[tuple[str, str], list[Run]]
 
 
 def write(path: Path, runs: Runs) -> None:
-    """Puts the tables between the marks."""
+    """Puts the sets between the marks of a document, and findings between those of the one beside it, *-findings."""
     replace_between_marks(path, NAME, page(runs))
+    replace_between_marks(path.with_name(f"{path.stem}-findings{path.suffix}"), NAME, findings(runs))
 
 
 def page(runs: Runs) -> str:
-    """The sets, what was found, and what could not be run."""
-    return "\n\n".join(filter(None, [sets(runs), gpuemu(runs), findings(runs), refused(runs)]))
+    """The sets, and what could not be run."""
+    return "\n\n".join(filter(None, [sets(runs), gpuemu(runs), refused(runs)]))
 
 
 def gpuemu(runs: Runs) -> str:

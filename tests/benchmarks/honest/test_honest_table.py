@@ -1,6 +1,8 @@
 """The honest set's tables count cases and findings by severity, and say what could not be run."""
 
-from benchmarks.honest.table import grade, page
+from pathlib import Path
+
+from benchmarks.honest.table import NAME, grade, page, write
 
 FOUND = {"seen": "new", "verdict": "kernel", "message": "y | wrong", "severity": "low", "input_class": "ordinary"}
 RUNS = {
@@ -21,11 +23,16 @@ RUNS = {
 }
 
 
-def test_page():
-    text = page(RUNS)
-    assert "| torch | cpu | 2 | 150 | 50 | 0.03 | 1 | 0 | 0 | 0 | 7 | 1 |" in text
-    assert text.count("| torch exp | cpu | high | kernel | y \\| wrong |") == 1
-    assert "| 1 | no rule says how it rounds |" in text
+def test_what_is_written(tmp_path: Path) -> None:
+    sets, found = tmp_path / "honest.md", tmp_path / "honest-findings.md"
+    for path in (sets, found):
+        path.write_text(f"before\n<!-- {NAME} -->\nold\n<!-- /{NAME} -->\nafter\n")
+    write(sets, RUNS)
+    assert "| torch | cpu | 2 | 150 | 50 | 0.03 | 1 | 0 | 0 | 0 | 7 | 1 |" in sets.read_text()
+    assert "| 1 | no rule says how it rounds |" in sets.read_text()
+    assert found.read_text().count("| torch exp | cpu | high | kernel | y \\| wrong |") == 1
+    for text in (sets.read_text(), found.read_text()):
+        assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
 
 
 def test_errors_of_torch_are_graded_by_their_inputs():
