@@ -117,6 +117,8 @@ def fuzz_target(target: spec.Target, options: RunOptions, inputs: tuple[Case, ..
         entry = corpus.read(Path(bug.path))
         if entry.status != "accepted" and bug.counts(options.threshold):
             yield format_saved_entry(entry, Path(bug.path))
+    if result.nothing_confirmed and result.fails():
+        yield f"{target.name}: cases disagreed, and the time ended before one was confirmed; give it more seconds"
 
 
 def format_replayed_entry(result: ReplayedEntry) -> str:

@@ -7,6 +7,7 @@
         │   └── ReferenceFailedError    its reference raises where a case is examined
         ├── BackendError        a backend that is unknown or cannot run here
         ├── CorpusError         a corpus folder or entry
+        ├── WorkerStartError    a worker that this machine could not start
         └── StoreError          a database that cannot be opened, read or written
             └── RefusedWrite    a write that a database refuses for its content
 

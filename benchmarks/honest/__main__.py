@@ -159,9 +159,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--order", type=int, default=0, help="the seed of the order of targets, and of all cases")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")
-    parser.add_argument(
-        "--write", type=Path, help="a document for the tables; findings go into *-findings.md"
-    )
+    parser.add_argument("--write", type=Path, help="a document for the tables; findings go into *-findings.md")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
     STORE.mkdir(exist_ok=True)

@@ -112,16 +112,17 @@ def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, se
         if judged["name"] != LIVE:
             return {"result": judged["name"], "judged": judged, "cases": 0}
         ran = fuzz(text, path, folder / "found", seconds, seed)
+        if "not supported" in ran.get("error", ""):
+            return {"result": STILLBORN, "judged": judged, "cases": 0}
         if "signal" in ran:
             raise RuntimeError(f"{text}: it cannot be fuzzed: {ran['error']}")
         found = counted(ran)
         row = {
             "cases": ran.get("cases", 0),
-            "error": ran.get("error", ""),
             "low": len(ran.get("findings", ())) - len(found),
             "judged": judged,
         }
-        if any(one["symptom"] == "compile-error" for one in found) or "not supported" in row["error"]:
+        if any(one["symptom"] == "compile-error" for one in found):
             return row | {"result": STILLBORN}
         if found:
             again: Any = command("fuzz", "replay", found[0]["path"], "--target", subject.target, "--json")

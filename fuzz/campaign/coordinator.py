@@ -58,9 +58,9 @@ class Coordinator:
     def run(self) -> str:
         """Runs until the budget ends, Ctrl-C, or an error; returns ``finished`` or ``stopped``."""
         self.state.start()
-        self.scheduler.queue_replays()
         outcome = "finished"
         try:
+            self.scheduler.queue_replays()
             while not (self._is_over() or self.fatal_error):
                 self._assign()
                 self._collect()
@@ -125,7 +125,8 @@ class Coordinator:
         for slot in self.slots:
             slow = slot.state == "busy" and now - slot.began > _time_limit(slot)
             if slow or slot.state != "gone" and now - slot.last_event > SILENCE_SECONDS:
-                self.state.say(f"worker {slot.number} does not end its slice; it is ended")
+                why = "takes too long for its request" if slow else f"has sent nothing for {SILENCE_SECONDS:.0f} s"
+                self.state.say(f"worker {slot.number} {why}; it is ended")
                 self.hosts.kill(slot.number)
                 slot.began = slot.last_event = now
         if now - self._last_heartbeat > HEARTBEAT_SECONDS:
@@ -231,7 +232,7 @@ class Coordinator:
             self._notify_of_rest(slot)
             target, count = self.state.jobs[slot.job].target, self._record_suspects(slot.job)
             if not self.stopping:
-                self.state.say(f"{target}: worker {slot.number} ended ({why}); {count} cases are suspects")
+                self.state.say(f"{target}: worker {slot.number} ended ({why}); suspect cases: {count}")
             self.scheduler.end_slice(slot, died=True)
         slot.state, slot.request, slot.slice = "gone", None, None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from fuzz.campaign.jobs import next_job
 from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice, tag, target_name
 from fuzz.campaign.store import Job
+from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 from fuzz.triage.cross_check import CROSS_CHECK
 from fuzz.triage.severity import GRADING
@@ -80,7 +81,8 @@ class RequestScheduler:
             if (job.target, job.planted, job.backend) in done or not folder.is_dir():
                 continue
             done.add((job.target, job.planted, job.backend))
-            paths = [str(path) for path in corpus.entry_files([folder]) if _is_replayed(path, job.planted)]
+            entries = readable_entries(folder, job.planted)
+            paths = [str(path) for path, entry in entries if entry.finding is not None and entry.status != "accepted"]
             for first in range(0, len(paths), REPLAYED_TOGETHER):
                 replay = Replay(job.target, job.backend, tuple(paths[first : first + REPLAYED_TOGETHER]))
                 self.replays.append((index, replay))
@@ -122,8 +124,8 @@ class RequestScheduler:
 
     def _has_unshrunk(self, job: Job) -> bool:
         folder = self.state.corpus / target_name(job)
-        entries = map(corpus.read, corpus.entry_files([folder])) if folder.is_dir() else ()
-        steps = {entry.provenance.cut_off for entry in entries if entry.planted == job.planted and is_resumed(entry)}
+        entries = readable_entries(folder, job.planted) if folder.is_dir() else ()
+        steps = {entry.provenance.cut_off for _, entry in entries if entry.finding and entry.status == "open"}
         return bool(steps - {"", GRADING, CROSS_CHECK})
 
     def _cases_left(self, slots: Sequence[WorkerSlot]) -> int | None:
@@ -202,11 +204,12 @@ def coverage_cases(first: int, number: int) -> int:
     return min(first * number, MAX_COVERAGE_CASES) if number & (number - 1) == 0 else 0
 
 
-def _is_replayed(path: Path, planted: str) -> bool:
-    entry = corpus.read(path)
-    return entry.planted == planted and is_resumed(entry)
-
-
-def is_resumed(entry: Entry) -> bool:
-    """Whether a run goes on with an entry."""
-    return entry.finding is not None and entry.status != "accepted"
+def readable_entries(folder: Path, planted: str) -> Iterator[tuple[Path, Entry]]:
+    """The entries of a folder that a planted bug, or no bug, was found by, but those that cannot be read."""
+    for path in corpus.entry_files([folder]):
+        try:
+            entry = corpus.read(path)
+        except CorpusError:
+            continue
+        if entry.planted == planted:
+            yield path, entry

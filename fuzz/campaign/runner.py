@@ -63,6 +63,8 @@ def _run(
             raise UsageError(f"campaign {config.name!r} is running already, with the same store")
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
         rebuilt = rebuild(store, state.corpus)
+        for reason in rebuilt.unreadable:
+            say(f"left out: {reason}")
         if resume:
             state.adopt(rebuilt.added)
         notify = partial(notify_in_thread, shlex.join(config.notify), say)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.service import require_service_packages
 from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
-from fuzz.errors import UsageError
+from fuzz.errors import CorpusError, UsageError
 from fuzz.model.grade import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
@@ -52,9 +52,6 @@ def campaign(
     with state.store:
         names = (*state.regressed, *state.known, *state.new)
         findings = {name: state.store.find(FindingRecord, name) for name in names}
-        if ci_files:
-            seconds = sum(job.seconds for job in state.jobs)
-            ci_files.write("fuzz campaign", triage_items(state, findings, only_new, fail_on), seconds)
         if json:
             put_json(campaign_json(state, outcome))
         else:
@@ -62,6 +59,9 @@ def campaign(
             errors.print(
                 f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed"
             )
+        if ci_files:
+            seconds = sum(job.seconds for job in state.jobs)
+            ci_files.write("fuzz campaign", list(report_items(state, findings, only_new, fail_on)), seconds)
         found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
         if any(counts(findings[name], fail_on) for name in found):
             return 1
@@ -76,18 +76,23 @@ def counts(finding: FindingRecord | None, fail_on: str) -> bool:
     return finding is None or is_at_least(finding.severity or None, "low" if finding.planted else fail_on)
 
 
-def triage_items(
+def report_items(
     state: CampaignState, findings: Mapping[str, FindingRecord | None], only_new: bool, fail_on: str
-) -> list[ReportItem]:
-    """The findings of a campaign, for continuous integration; those fail that the exit code counts."""
-    items = []
+) -> Iterator[ReportItem]:
+    """The findings of a campaign, for continuous integration; those fail that the exit code counts.
+
+    One whose entry is gone or cannot be read is left out, which is said.
+    """
     for name, saved in findings.items():
         if saved is None:
             continue
         path, kind = Path(saved.corpus) / saved.path, "new" if name in state.new else "known"
-        entry = corpus.read(path)
+        try:
+            entry = corpus.read(path)
+        except CorpusError as error:
+            errors.print(f"left out: {error}")
+            continue
         passes = kind == "known" and only_new or not counts(saved, fail_on)
         result = "accepted" if name in state.accepted else "ok" if passes else "failed"
         target = load_target_of(entry, path, "")[1]
-        items.append(make_item(entry, target, str(path), result, kind, saved.message))
-    return items
+        yield make_item(entry, target, str(path), result, kind, saved.message)

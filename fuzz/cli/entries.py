@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -56,8 +57,8 @@ def shrink(
     target: EntryTarget = "",
 ) -> int:
     """Go on shrinking a saved case, and grade it; the entry is replaced where a smaller case shows the same."""
-    if seconds <= 0:
-        raise UsageError(f"--seconds must be more than 0, not {seconds:g}")
+    if not 0 < seconds < inf:
+        raise UsageError(f"--seconds must be a number of seconds, more than 0, not {seconds:g}")
     entry = corpus.read(path)
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")

@@ -64,8 +64,14 @@ def judge(
         options = TaskOptions(words[0] if words else KERNELBENCH, backend, seconds, seed, memory << 20)
         hosts = cluster, address, gpus_per_worker
         return judge_batch(options, hosts, batch, problems, results, workers, str(spec or ""), json)
-    if cluster != LOCAL:
-        raise UsageError("--cluster is for --batch")
+    of_batches = {
+        "--problems": problems is not None, "--workers": workers != 1, "--results": results is not None,
+        "--memory": memory > 0, "--cluster": cluster != LOCAL, "--address": address is not None,
+        "--gpus-per-worker": gpus_per_worker > 0,
+    }  # fmt: skip
+    for name, is_given in of_batches.items():
+        if is_given:
+            raise UsageError(f"{name} is for --batch")
     format, problem, solution = name_paths(words)
     return judge_paths(JudgeOptions(problem, solution, format, backend, seconds, seed, spec=spec), json)
 

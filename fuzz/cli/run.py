@@ -50,7 +50,8 @@ def run(
     planted: Annotated[str | None, typer.Option(help="Run a planted bug instead of the good kernel.")] = None,
     corpus: FindingsFolder = None,
     workers: Annotated[
-        int | None, typer.Option(help="Worker processes; 1 if none is given, up to 4 on a GPU without --cases.")
+        int | None,
+        typer.Option(help="Worker processes; 1 with --cases, else one for 4 processors and 8 GiB, at most 4."),
     ] = None,
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: OnlyNew = False,
@@ -72,7 +73,7 @@ def run(
     """Fuzz one target until a budget ends, or each of several."""
     cases = 1 if given is not None and seconds is None and cases is None else cases
     budget = seconds, cases, workers, max_findings
-    options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
+    options = RunOptions(target, planted, backend, engine, seed, *budget, corpus, fail_on=fail_on)
     options = replace(options, derived_rejects=derived_rejects)
     ci_files = CiFiles(junit, sarif)
     texts = find_targets(target)

@@ -82,7 +82,7 @@ def rebuild(
         put(f"{result.findings} findings: {len(result.added)} added, {result.forgotten} forgotten")
         for line in result.unreadable:
             put(f"cannot be read: {line}")
-    return int(bool(result.unreadable))
+    return 2 if result.unreadable else 0
 
 
 def require_service_packages(*more: str, what: str = "campaigns need") -> None:

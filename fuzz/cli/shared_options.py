@@ -10,7 +10,7 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")]
 BackendName = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Targets = Annotated[
-    str, typer.Argument(help="A built-in target, liger/softmax, a file or folder of targets, or file.py:name.")
+    str, typer.Argument(help="A built-in target such as liger/softmax, a file or folder of targets, or file.py:name.")
 ]
 PlotBackendName = Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")]
 EntryPath = Annotated[Path, typer.Argument(help="A corpus entry.")]

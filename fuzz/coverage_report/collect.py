@@ -16,6 +16,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import launch_space
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.inputs import seed_cases
+from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
@@ -66,9 +67,10 @@ def _cases(target: Target, options: RunOptions, folder: Path) -> Iterator[Case]:
 
 
 def _saved_cases(target: Target, folder: Path) -> Iterator[Case]:
-    """The least cases of the target's entries. Raises CorpusError where one cannot be read."""
+    """The least cases of the target's entries. CorpusError where one cannot be read, or does not fit it."""
     place = folder / target.name
     for path in corpus.entry_files([place]) if place.is_dir() else ():
         entry = corpus.read(path)
         if not entry.planted:
+            check_fits(entry.case, target, path)
             yield entry.case

@@ -39,10 +39,7 @@ class Oracle(ABC):
 
     @abstractmethod
     def check(self, exams: Sequence[Examination]) -> list[Finding | None]:
-        """The finding of each replica, None where there is none. The replicas are of one plan.
-
-        The outcome of each is Returned, except for the fault oracle.
-        """
+        """The finding of each replica, None where there is none. The replicas are of one plan, and have returned."""
 
     def diagnose(self, exam: Examination, least: Examination) -> tuple[str, ...]:
         """What is wrong in a case with a finding, in sentences that its least case does not contradict."""

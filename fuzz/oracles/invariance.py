@@ -123,8 +123,9 @@ def _of_rows(outputs: Outputs, rows: Sequence[int], some: Sequence[int]) -> Outp
 
 
 def batch_dim(target: Target) -> str:
-    """The dim that counts rows."""
-    return target.batch or next(iter(target.rows.values()))
+    """The dim that counts rows, of a target that promises something of them."""
+    assert target.batch_dim is not None
+    return target.batch_dim
 
 
 def pair_rows(exam: Examination, split: Split) -> Callable[[Outputs, Outputs], Pairs]:

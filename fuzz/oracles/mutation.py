@@ -58,7 +58,7 @@ class MutationOracle(CaseOracle):
                 names = tuple(write.argument for write in call.writes)
                 elements = tuple(_element(exam, index, write) for write in call.writes)
                 changed = sum(write.count for write in call.writes)
-                message = f"{'+'.join(names)}: {changed} elements of an input were overwritten"
+                message = f"{'+'.join(names)}: elements of an input that were overwritten: {changed}"
                 # Writing an output that shares an input's memory is one mistake.
                 shared = [(argument, "aliased") for _, argument in call.aliases if argument in names]
                 kinds = (*((name, "written") for name in names), *dict.fromkeys(shared))

@@ -56,6 +56,9 @@ class TerminalProgress(Watcher):
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
 
+    def on_left_out(self, reason: str) -> None:
+        self._print(f"left out: {reason}")
+
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if seconds - self.last_print < (0.25 if self.live else 10.0):
             return
@@ -148,7 +151,7 @@ def bug_row(label: str, bug: Bug) -> tuple[str, str]:
     seen = "known" if bug.known else "new"
     severity = bug.grade.severity if bug.grade else "not graded"
     name = f"{finding.oracle}/{finding.symptom} {finding.output}"
-    return f"{label} ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits"
+    return f"{label} ({seen}, {severity})", f"{name}: {dims}, hits: {bug.hits}"
 
 
 def profile_table(result: Result) -> Group:

@@ -51,7 +51,7 @@ PROCESSORS_PER_WORKER, MEMORY_PER_WORKER = 4, 8 << 30
 """Processors and bytes of the machine for which a run that time ends has a worker. The other processors compile coming
 plans and triage what disagrees; half of the bytes are that worker's."""
 MOST_WORKERS = 4
-"""More share a GPU's memory for little."""
+"""Workers that a run has at most by default: on a GPU more of them share its memory, and gain little."""
 
 
 @dataclass
@@ -127,10 +127,10 @@ class Fuzzer:
         Raises TargetError where every case was rejected, and UsageError where the time ended before
         one had run, or the machine lacked what each of them needs, unless `allow_all_rejected`.
         """
-        known = read_known_bugs(self.folder, self.target, self.options.planted)
         start, interrupted = time.monotonic(), False
         deadline = self.deadline or Deadline.after(self.options.time_limit, self.process_start)
         self.watcher.on_start(self.options, self.target, self.backend)
+        known = read_known_bugs(self.folder, self.target, self.options.planted, (), self.watcher.on_left_out)
         limits = self.options.worker_memory, self.target.timeout
         server = serve_target(self.worker_config, limits[0], deadline)
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)

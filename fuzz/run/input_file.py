@@ -62,4 +62,4 @@ def _read(path: Path) -> Any:
             return {name: arrays[name].item() if arrays[name].ndim == 0 else arrays[name] for name in arrays.files}
     if path.suffix == ".json":
         return json.loads(path.read_text(encoding="utf-8"))
-    raise UsageError(f"--input {path}: a file ends in {KINDS}")
+    raise UsageError(f"--input {path}: its name must end in {KINDS}")

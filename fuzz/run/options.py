@@ -20,8 +20,9 @@ class RunOptions:
 
     `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
     numbers of the first plan and case: not 0 where the run goes on after an earlier one. The first plans of the engine
-    `random` have at most `first_replicas` replicas; None is what the backend says, of `workers` too where time ends the
-    run: with several, what guided engines propose depends on how fast they answer. `fail_on` is the severity from which
+    `random` have at most `first_replicas` replicas; None is what the backend says. `workers` of None is 1 where `cases`
+    end the run, else what the machine has room for: with several, what guided engines propose depends on how fast they
+    answer. `fail_on` is the severity from which
     findings count. With `derived_rejects` inputs are tried as well that the target's declaration rules out.
     Raises UsageError where a value is out of range.
     """
@@ -35,7 +36,6 @@ class RunOptions:
     cases: int | None = None
     workers: int | None = None
     max_findings: int | None = None
-    only_new: bool = False
     corpus: Path | None = None
     memory: int = 0
     first_plan: int = 0
@@ -52,7 +52,7 @@ class RunOptions:
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers must be at least 1, not {self.workers}")
         if self.first_replicas is not None and self.first_replicas < 1:
-            raise UsageError(f"--replicas must be at least 1, not {self.first_replicas}")
+            raise UsageError(f"first_replicas must be at least 1, not {self.first_replicas}")
         if self.seed < 0:
             raise UsageError(f"--seed must not be negative, and is {self.seed}")
         check_severity(self.fail_on)

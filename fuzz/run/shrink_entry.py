@@ -12,7 +12,7 @@ from fuzz.model.entry import Entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.severity import grade_bug
+from fuzz.triage.severity import GRADING, grade_bug
 from fuzz.triage.triage import SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
 
@@ -54,7 +54,8 @@ def grade_entry(entry: Entry, triage: Triage, budget: Budget) -> Entry | None:
     bug.least = replace(bug.least, verdict=entry.provenance.adjudication)
     bug.stateful = len(entry.case.calls) > 1
     grade_bug(bug, triage, budget)
-    return replace(entry, grade=bug.grade)
+    cut_off = "" if entry.provenance.cut_off == GRADING else entry.provenance.cut_off
+    return replace(entry, grade=bug.grade, provenance=replace(entry.provenance, cut_off=cut_off))
 
 
 def improves(bug: Bug, entry: Entry, target: Target) -> bool:

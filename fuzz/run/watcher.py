@@ -22,6 +22,9 @@ class Watcher:
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         """The run begins."""
 
+    def on_left_out(self, reason: str) -> None:
+        """An entry of the corpus is not looked at: it cannot be read, or does not fit its target any more."""
+
     def on_group_start(self, group: ReplicaGroup) -> None:
         """A group of replicas is about to run."""
 
@@ -38,7 +41,7 @@ class Watcher:
         """Case number `index` disagrees in a way that no bug of the run or the corpus explains."""
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
-        """The bug's entry was written. `replaced` is the path of the entry that it takes the place of, or empty."""
+        """The bug's entry was written, or takes the place of another one: `replaced` is the path of that, or empty."""
 
     def on_removed(self, bug: Bug) -> None:
         """The run ends, and the bug's entry, which it has saved, was removed or replaced meanwhile."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzz.model.case import Case, sort_key
+from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.grade import SEVERITIES, UNGRADED, Grade, is_at_least
@@ -25,15 +25,14 @@ VALUE = "value"
 class Example:
     """A case that shows a bug, and what was observed there.
 
-    `also` are the findings of other oracles. `oracle_symptom` is the symptom that the oracle saw, where the verdict
-    changed it. `cross_checks` maps another backend to whether it agrees. With `only_on_cpu` one of them does not.
+    `also` are the findings of other oracles. `cross_checks` maps another backend to whether it agrees. With
+    `only_on_cpu` one of them does not.
     """
 
     case: Case
     finding: Finding
     also: tuple[Finding, ...] = ()
     verdict: Verdict = Verdict("unadjudicated", "the check itself is the evidence")
-    oracle_symptom: str = ""
     diagnosis: tuple[str, ...] = ()
     cross_checks: Mapping[str, str] = field(default_factory=dict)
     only_on_cpu: bool = False
@@ -153,10 +152,6 @@ class Bug:
     def counts(self, threshold: str) -> bool:
         """Whether it is a finding of this severity or above that nobody has accepted."""
         return not self.accepted and is_at_least(self.severity, threshold)
-
-    def is_smaller_than(self, other: Bug, defaults: Mapping[str, object]) -> bool:
-        """Whether this bug's least case is smaller than another's."""
-        return sort_key(self.case, defaults) < sort_key(other.case, defaults)
 
     @property
     def diagnosis_cases(self) -> tuple[Case, ...]:

@@ -248,8 +248,7 @@ class Triage:
             first = self.request_verdict(bug, bug.origin.case)
             if first.name != "undecided" and first.finding is not None:
                 case, verdict = bug.origin.case, first
-        finding, symptom = verdict.finding or bug.finding, bug.finding.symptom
-        bug.least = replace(bug.least, case=case, finding=finding, verdict=verdict, oracle_symptom=symptom)
+        bug.least = replace(bug.least, case=case, finding=verdict.finding or bug.finding, verdict=verdict)
 
     def request_verdict(self, bug: Bug, case: Case) -> Verdict:
         """The verdict on one case, requested until the case disagrees."""

@@ -166,17 +166,20 @@ class CampaignProcesses:
 
     def error_logs(self) -> dict[str, str]:
         """The end of the output of each process that ended by an error, by config."""
-        failed = {key: started for key, started in self.started.items() if started.process.poll() not in (None, 0, 1)}
-        return {key: started.read_log_tail() for key, started in failed.items()}
+        with self.lock:
+            failed = {key: one for key, one in self.started.items() if one.process.poll() not in (None, 0, 1)}
+            return {key: started.read_log_tail() for key, started in failed.items()}
 
     def close(self) -> None:
         """Closes the logs; processes that run go on."""
-        for started in self.started.values():
-            started.log.close()
+        with self.lock:
+            for started in self.started.values():
+                started.log.close()
 
     def running(self) -> list[str]:
         """Configs whose process runs now."""
-        return [key for key, started in self.started.items() if started.process.poll() is None]
+        with self.lock:
+            return [key for key, started in self.started.items() if started.process.poll() is None]
 
 
 def store_location(url: str) -> str:

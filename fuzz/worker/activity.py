@@ -54,10 +54,14 @@ class Activity:
         """Notes that the process waits for a request."""
         self.cells[SINCE] = math.inf
 
+    def _whole(self, cell: int) -> int:
+        """A cell's number; 0 where a kernel has written over it what is none."""
+        return int(self.cells[cell]) if math.isfinite(self.cells[cell]) else 0
+
     @property
     def number(self) -> int:
         """The request that the process is at, or the last one that it was at."""
-        return int(self.cells[NUMBER])
+        return self._whole(NUMBER)
 
     @property
     def seconds(self) -> float:
@@ -72,7 +76,7 @@ class Activity:
     @property
     def pid(self) -> int:
         """The number of the worker's process; 0 before it has started."""
-        return int(self.cells[PID])
+        return self._whole(PID)
 
     @pid.setter
     def pid(self, number: int) -> None:

@@ -17,7 +17,7 @@ REST = 4.0
 class RetryBackoff:
     """Decides whether what could not run is tried again, and waits before; `seconds` counts the waits.
 
-    What lacks for good, such as a limit of the address space, so costs a share of a run's time that is bounded.
+    So what stays unavailable, such as address space beyond a limit, costs no more than a bounded share of a run's time.
     """
 
     seconds: float = 0.0

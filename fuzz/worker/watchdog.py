@@ -22,7 +22,7 @@ class Watchdog:
         """Calls a check from now on."""
         with self._lock:
             self._checks.append(check)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
                 self._thread.start()
 

@@ -67,9 +67,11 @@ class WorkerProcess:
         return self._wait(0) or (self.killed is not None and time.monotonic() - self._killed_since > END_SECONDS)
 
     def _wait(self, seconds: float) -> bool:
+        if self._end < 0:
+            return True
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
-        return self._end < 0 or bool(poll.poll(1000 * seconds))
+        return bool(poll.poll(1000 * seconds))
 
     def kill_if_over(self, timeout: float, memory: int, *, awaited: bool) -> None:
         """Ends it where its request exceeds `timeout` seconds, or the process `memory` resident bytes.

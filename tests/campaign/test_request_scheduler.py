@@ -49,11 +49,20 @@ def test_coverage_is_measured_after_twice_as_many_slices_each_time() -> None:
 
 
 def test_at_the_end_what_was_not_shrunk_to_the_end_gets_one_more_slice(entry: Entry, tmp_path: Path) -> None:
-    for target, step in (("a", "shrinking"), ("b", "grading"), ("c", ""), ("d", "shrinking"), ("e", "shrinking")):
-        provenance = replace(entry.provenance, cut_off=step)
+    for target, step in (
+        ("a", "shrinking"),
+        ("b", "grading"),
+        ("c", ""),
+        ("d", "shrinking"),
+        ("e", "shrinking"),
+        ("f", "shrinking"),
+    ):
+        provenance, status = replace(entry.provenance, cut_off=step), "fixed" if target == "f" else "open"
+        kept = replace(entry, planted="", provenance=provenance, status=status, why="")
         (tmp_path / target).mkdir()
-        (tmp_path / target / "one.yaml").write_text(codec.dumps(replace(entry, planted="", provenance=provenance)))
-    jobs = [Job(1, target, "", "cpu", "auto", seed, cases=1) for target in "abcd" for seed in range(2)]
+        (tmp_path / target / "one.yaml").write_text(codec.dumps(kept))
+        (tmp_path / target / "torn.yaml").write_text("format: 1\ncase: [")
+    jobs = [Job(1, target, "", "cpu", "auto", seed, cases=1) for target in "abcdf" for seed in range(2)]
     jobs.append(Job(1, "e", "", "cpu", "auto", 0, note="given up"))
     state = SimpleNamespace(
         jobs=jobs, elapsed=0.0, corpus=tmp_path, urgent_jobs=set, journal=lambda index: Path("journal"),
@@ -64,6 +73,11 @@ def test_at_the_end_what_was_not_shrunk_to_the_end_gets_one_more_slice(entry: En
     assert not scheduler.unshrunk_jobs(slots)
     scheduler.assign(slots[1], slots)
     slots[1].state, slots[1].job = "busy", 6
+    scheduler.queue_replays()
+    assert [Path(path).parts[-2:] for _, one in scheduler.replays for path in one.paths] == [
+        (target, "one.yaml") for target in "abcdfe"
+    ]
+    scheduler.replays.clear()
     scheduler.ending = True
     request = scheduler.assign(slots[0], slots)
     assert isinstance(request, Slice) and (request.target, request.cases, request.seconds) == ("a", 1, 2.0)

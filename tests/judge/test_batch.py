@@ -157,6 +157,8 @@ def test_a_judgement_that_nobody_wants_ends(tmp_path: Path) -> None:
         (["pytorch", "--batch", "."], "unknown format 'pytorch'"),
         (["a", "b", "--batch", "."], "--batch takes one argument at most"),
         (["--memory", "-1", "--batch", "."], "--memory must not be negative"),
+        (["a", "b", "--workers", "2"], "--workers is for --batch"),
+        (["a", "b", "--results", "r.jsonl"], "--results is for --batch"),
         ([], "fuzz judge takes PROBLEM"),
     ],
 )

@@ -288,6 +288,21 @@ def test_an_output_whose_name_holds_a_space_is_read_from_what_else_fires(
     ]
 
 
+def test_entries_that_are_older_than_the_declaration_or_cannot_be_read_are_left_out(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    (call,) = two_cases[0].calls
+    renamed = replace(call, arguments={("input" if name == "x" else name): one for name, one in call.arguments.items()})
+    for case in (two_cases[0], replace(two_cases[0], calls=(renamed,))):
+        corpus.save_entry(tmp_path, make_bug(case, "dx").to_entry())
+    (tmp_path / layernorm.name / "torn.yaml").write_text("format: 1\ncase: [")
+    reasons: list[str] = []
+    (known,) = read_known_bugs(tmp_path, layernorm, None, on_left_out=reasons.append)
+    assert known.case.key == two_cases[0].key
+    assert len(reasons) == 2 and any("its arguments are" in one and "input" in one for one in reasons)
+    assert any("torn.yaml" in one for one in reasons)
+
+
 def test_an_entry_of_a_write_explains_that_an_output_shares_the_memory(
     layernorm: Target, case: Case, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
-from fuzz.run.shrink_entry import shrink_entry
+from fuzz.run.shrink_entry import grade_entry, shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.shrinker import Budget
@@ -146,6 +146,20 @@ def test_a_cause_that_another_run_saves_meanwhile_is_not_saved_twice(
         run.add_bug(bug, first_seen(bug))
     assert len(list(corpus.entry_files([tmp_path]))) == 1
     assert [(one.known, one.hits) for run in runs for one in run.bugs] == [(False, 1), (True, 1)]
+
+
+def test_an_entry_whose_bug_another_one_absorbs_is_said_to_be_replaced(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    handler.saver.watcher = Saved()
+    kept, other = make_bug(two_cases[0], "dx"), make_bug(two_cases[1], "dweight")
+    for bug in (kept, other):
+        handler.add_bug(bug, first_seen(bug))
+    removed = other.path
+    monkeypatch.setattr(handler.saver.attribution, "find_same_cause", lambda bug, among: among[0])
+    assert handler.saver._absorb_others(kept) and handler.bugs == [kept]
+    assert not Path(removed).exists() and handler.saver.watcher.replaced == {"", removed}
 
 
 def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
@@ -506,6 +520,20 @@ def test_an_entry_that_is_graded_for_now_is_graded_where_it_is_shrunk(
     )
     again = shrink_entry(bug.to_entry(), triage, Budget())
     assert again is not None and again.severity == expected
+
+
+@pytest.mark.parametrize(("step", "left"), [("grading", ""), ("shrinking", "shrinking")])
+def test_what_is_graded_by_itself_waits_for_no_grade(
+    case: Case, monkeypatch: pytest.MonkeyPatch, step: str, left: str
+) -> None:
+    def grade(bug: Bug, *_: object) -> None:
+        bug.grade = Grade("high", "ordinary")
+
+    monkeypatch.setattr("fuzz.run.shrink_entry.grade_bug", grade)
+    entry = make_bug(case, "dx").to_entry(cut_off=step)
+    triage: Any = SimpleNamespace(confirm=lambda *_: make_bug(case, "dx"))
+    graded = grade_entry(entry, triage, Budget())
+    assert graded is not None and (graded.severity, graded.provenance.cut_off) == ("high", left)
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import wait as wait_for
 from typing import Any
 
 import pytest
@@ -169,6 +170,19 @@ def test_what_a_task_raises_ends_the_run(case: Case) -> None:
         queue.defer(fail)
         with pytest.raises(ArithmeticError):
             queue.finish()
+
+
+def test_what_a_task_raises_is_raised_by_the_next_call() -> None:
+    def fail() -> None:
+        raise ArithmeticError("broken")
+
+    group: Any = None
+    with TriageQueue(lambda *_: (), lambda group: None, False) as queue:
+        queue.submit(lambda: None)
+        queue.submit(fail)
+        wait_for(list(queue._others))
+        with pytest.raises(ArithmeticError):
+            queue.end_group(group)
 
 
 def test_in_turn_a_case_is_handled_before_the_run_goes_on(case: Case) -> None:

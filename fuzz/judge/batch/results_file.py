@@ -41,9 +41,9 @@ class ResultsFile:
     def add(self, key: str, judgement: Mapping[str, Any]) -> None:
         """Appends a judgement, which then survives the end of this process."""
         line = json.dumps({"key": key, **judgement}) + "\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            with os_errors_as(UsageError, f"cannot write {self.path}"):
+        with os_errors_as(UsageError, f"cannot write {self.path}"):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
                 os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+            finally:
+                os.close(descriptor)

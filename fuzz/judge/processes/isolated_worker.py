@@ -120,7 +120,6 @@ class RunLog:
     the problem's own code needs much memory for it too.
     """
 
-    cases: int = 0
     calls: int = 0
     launches: int = 0
     returned: int = 0

@@ -36,8 +36,10 @@ def reference_dtype(name: str) -> torch.dtype:
 
 
 def check_reference(target: Target) -> Mapping[str, torch.Tensor]:
-    """What the reference returns. TargetError where an output is no tensor, or of a dtype in which no reference computes
-    (floats are float64), and where an output is never there whose gradient is declared.
+    """What the reference returns.
+
+    TargetError where an output is no tensor, or of a dtype in which no reference computes (floats are float64), and
+    where an output is never there whose gradient is declared.
     """
     outputs = probe_reference(target)
     for name, value in outputs.items():

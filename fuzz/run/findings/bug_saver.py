@@ -107,6 +107,7 @@ class BugSaver:
             self.attribution.merge(bug, other, self.replaces(other, bug))
             self.bugs.remove(other)
             Path(other.path).unlink(missing_ok=True)
+            self.watcher.on_saved(bug, other.path)
         return bool(absorbed) and not (bug.known and bug.path)
 
     def _mention_others(self, bug: Bug) -> None:

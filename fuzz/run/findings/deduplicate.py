@@ -8,17 +8,19 @@ same oracle, outputs and class of symptom are attributed to it, but some of them
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.errors import CorpusError
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject, filing_order
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, SYMPTOMS, find_oracle_spec
+from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import NONFINITE, Bug, Example, Origin
 from fuzz.triage.error_patterns import PatternCounts
@@ -332,19 +334,31 @@ class Attribution:
         return (bug.filing_order, *sort_key(bug.case, self.target.defaults))
 
 
-def read_known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:
+def read_known_bugs(
+    folder: Path,
+    target: Target,
+    planted: str | None,
+    other_than: Container[str] = (),
+    on_left_out: Callable[[str], None] = lambda reason: None,
+) -> list[Bug]:
     """The bugs of a target's entries in a corpus folder that are not marked as fixed, each with no hits yet.
 
-    Entries at the paths `other_than` are not read. Raises CorpusError where an entry cannot be read.
+    Entries at the paths `other_than` are not read. One that cannot be read, or that is older than the target's
+    declaration and does not fit it, is left out, and `on_left_out` is given the reason.
     """
     place = folder / target.name
-    paths = [path for path in corpus.entry_files([place]) if str(path) not in other_than] if place.is_dir() else []
-    entries = {path: corpus.read(path) for path in paths}
-    return [
-        bug_of_entry(path, entry, entry.finding)
-        for path, entry in entries.items()
-        if entry.finding is not None and entry.status != "fixed" and entry.planted == (planted or "")
-    ]
+    bugs = []
+    for path in corpus.entry_files([place]) if place.is_dir() else ():
+        if str(path) in other_than:
+            continue
+        try:
+            entry = corpus.read(path)
+            if entry.finding is not None and entry.status != "fixed" and entry.planted == (planted or ""):
+                check_fits(entry.case, target, path)
+                bugs.append(bug_of_entry(path, entry, entry.finding))
+        except CorpusError as error:
+            on_left_out(str(error))
+    return bugs
 
 
 def bug_of_entry(path: Path, entry: Entry, finding: Finding) -> Bug:

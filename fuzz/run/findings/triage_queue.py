@@ -153,6 +153,8 @@ class TriageQueue:
 
     def end_group(self, group: ReplicaGroup) -> None:
         """Ends the present group: it is done when all that was put is handled."""
+        while self._others and self._others[0].done():
+            self._others.pop(0).result()
         if self._of_group:
             self._groups.append((group, self._of_group))
             self._of_group = []
