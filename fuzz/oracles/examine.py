@@ -42,6 +42,7 @@ from fuzz.worker.channel import LastResponse
 from fuzz.worker.child.serve import running
 from fuzz.worker.profile import measured
 from fuzz.worker.protocol import (
+    MOST_DISAGREEING,
     Adjudicate,
     CompareEager,
     Diagnose,
@@ -59,8 +60,6 @@ from fuzz.worker.system import ONE_THREAD, POLITE, keep_freed_memory
 
 GroupAnswer = tuple[Report, ...] | LastResponse
 Answer = Report | GroupAnswer | Verdict | tuple[str, ...] | EagerDeviation | Harm | None
-MOST_DISAGREEING = 8
-"""Replicas of a plan whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
 UNEXAMINED = Report("returned", False, (), ())
 """The report of a replica that no oracle examined."""
 Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager | EvaluateReference | TryInvalidInput

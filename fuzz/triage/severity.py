@@ -25,7 +25,7 @@ from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.protocol import Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
+from fuzz.worker.protocol import MOST_DISAGREEING, Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
 from fuzz.worker.worker import WorkerCrash, report_of_crash
 
 GRADING = "grading"
@@ -134,18 +134,18 @@ class Grader:
         return isinstance(answer, Verdict) and answer.name in (bug.least.verdict.name, "unadjudicated")
 
     def _count(self, bug: Bug, plan: Case, count: int) -> Rate:
-        """In how many of a plan's replicas the bug shows, of as many as there is time for."""
+        """In how many of a plan's replicas the bug shows, of as many as there is time for; all of them are examined."""
         counting, reports = Budget(seconds=COUNT_SHARE * self.budget.seconds), []
-        for report in self._examine(plan, range(count), bug.finding.oracle):
+        for report in self._examine(plan, range(count), bug.finding.oracle, together=MOST_DISAGREEING):
             reports.append(report)
             if not counting.left():
                 break
         return Rate(sum(find_alike(report, bug) is not None for report in reports), max(len(reports), 1))
 
-    def _examine(self, plan: Case, numbers: range, oracle: str) -> Iterator[Report]:
-        """The reports on replicas of a plan, as many together as one request may run and has time for."""
+    def _examine(self, plan: Case, numbers: range, oracle: str, together: int = RATE_REPLICAS) -> Iterator[Report]:
+        """The reports on replicas of a plan, as many `together` at most as one request may run and has time for."""
         sampled, left = tuple({oracle} & set(self.triage.sampled)), numbers
-        most = max(1, GROUP_ELEMENTS // max(plan.elements(), 1))
+        most = max(1, min(together, GROUP_ELEMENTS // max(plan.elements(), 1)))
         size = min(FIRST_REPLICAS, most)
         while left:
             if not self.budget.left():

@@ -50,12 +50,17 @@ class Examine:
     everything: bool = False
 
 
+MOST_DISAGREEING = 8
+"""Replicas of a group whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
+
+
 @dataclass(frozen=True)
 class ReplicaGroup:
     """A request to run and examine the replicas of a plan together. The response is a tuple of one Report a replica.
 
     `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
-    first replica in the run. The response ends with the replica that ended the process, if any did.
+    first replica in the run. The response ends with the replica that ended the process, if any did. After
+    MOST_DISAGREEING that disagree, others that may disagree are not examined, and their reports name no oracle.
     """
 
     plan: Case

@@ -29,7 +29,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.severity import GRADING, decide_severity, grade_bug, is_limit
 from fuzz.worker.deadline import OutOfTime
-from fuzz.worker.protocol import CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
+from fuzz.worker.protocol import MOST_DISAGREEING, CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 
 M, N = size("M", 1, 4096), size("N", 1, 8192)
 Shows = Callable[[Case], Finding | None]
@@ -73,7 +73,11 @@ class FakeTriage:
 
     def call(self, request: Any) -> Any:
         if isinstance(request, ReplicaGroup):
-            return tuple(map(self.report, request.requests()))
+            reports: list[Report] = []
+            for one in request.requests():
+                enough = sum(bool(report.findings) for report in reports) >= MOST_DISAGREEING
+                reports.append(Report("returned", False, (), ()) if enough else self.report(one))
+            return tuple(reports)
         return self.eager if isinstance(request, CompareEager) else self.verdict
 
     def report(self, request: Examine) -> Report:
@@ -110,6 +114,11 @@ def test_what_randn_shows_is_high_with_realistic_sizes_and_its_rate() -> None:
     typical = bug.grade.typical
     assert typical.case.last.dims["N"] > 1 and 0 < typical.rate.disagreements <= typical.rate.runs == 60
     assert len(fake.draws) <= 200 and bug.cut_off == ""
+
+
+def test_a_kernel_that_is_always_wrong_is_wrong_in_all_replicas_that_are_counted() -> None:
+    bug, _ = graded(where(lambda case: True))
+    assert bug.grade and bug.grade.typical and str(bug.grade.typical.rate) == "60/60"
 
 
 @pytest.mark.parametrize(
