@@ -79,6 +79,9 @@ class TerminalProgress(Watcher):
         entry = bug.to_entry(cut_off=bug.cut_off)
         self._print(format_entry(entry, path, replay_command(bug.path, argument)))
 
+    def on_merged(self, bug: Bug, index: int) -> None:
+        self._print(f"case {index} shows the cause of {bug.path} again")
+
     def on_triaged(self, bug: Bug) -> None:
         lines = list(severity_lines(bug.grade)) if bug.grade else []
         lines += [f"others   {said}"] if (said := bug.least.provenance.fields().get("witnesses")) else []

@@ -49,6 +49,9 @@ class Watcher:
     def on_shrunk(self, bug: Bug) -> None:
         """A bug is shrunk, explained and saved. Its severity may be known later."""
 
+    def on_merged(self, bug: Bug, index: int) -> None:
+        """What case number `index` showed has the cause of a bug, whose entry stays as it is."""
+
     def on_triaged(self, bug: Bug) -> None:
         """Nothing is left to do of a bug that was saved: it is graded, and other backends have run its case."""
 

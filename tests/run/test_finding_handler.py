@@ -162,6 +162,18 @@ def test_an_entry_whose_bug_another_one_absorbs_is_said_to_be_replaced(
     assert not Path(removed).exists() and handler.saver.watcher.replaced == {"", removed}
 
 
+def test_a_case_that_shows_a_cause_again_is_said_to(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = make_handler(layernorm, tmp_path)
+    merged: list[tuple[str, int]] = []
+    monkeypatch.setattr(handler.watcher, "on_merged", lambda bug, index: merged.append((bug.path, index)))
+    for case in two_cases:
+        bug = make_bug(case, "dx")
+        handler.add_bug(bug, first_seen(bug))
+    assert merged == [(handler.bugs[0].path, bug.origin.index)] and len(handler.bugs) == 1
+
+
 def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:

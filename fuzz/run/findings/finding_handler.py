@@ -262,8 +262,10 @@ class FindingHandler:
                 with suppress(OutOfTime):
                     # The next case is chosen by whether it lacks what this bug needs.
                     self.triage.find_triggers(saved)
-        elif same is not None and (in_doubt or not same.grade):
-            saved, starts = same, self.postprocessor.plan(same)
+        elif same is not None:
+            self.watcher.on_merged(same, seen.index)
+            if in_doubt or not same.grade:
+                saved, starts = same, self.postprocessor.plan(same)
         if saved is not None and starts:
             self.postprocessor.start(saved)
         return saved is bug
