@@ -45,9 +45,12 @@ def kept_runs(backend: str, name: str) -> list[Row]:
 
 
 def judged(run: Mapping[str, Any]) -> int:
-    """The cases of a run that its target did not refuse and that had the memory they need."""
-    count: int = run.get("cases", 0) - run.get("rejected", 0) - run.get("not_run", 0)
-    return count
+    """The cases of a run that its target did not refuse, that had the memory they need, and that oracles examined: of
+    replicas that disagree only the first ones are.
+    """
+    accepted: int = run.get("cases", 0) - run.get("rejected", 0) - run.get("not_run", 0)
+    examined: int = run.get("oracles", {}).get("fault", accepted)
+    return examined
 
 
 def declaration_of(target: str) -> str:

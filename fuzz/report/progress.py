@@ -123,6 +123,7 @@ def summary(result: Result) -> Table:
     statistics = result.statistics
     rate = statistics.cases / result.seconds if result.seconds else 0.0
     refused = f"{statistics.rejected} rejected" + f", {statistics.not_run} not run" * bool(statistics.not_run)
+    refused += f", {statistics.unexamined} unexamined beside replicas that disagree" * bool(statistics.unexamined)
     table.add_row("cases", f"{statistics.cases} ({refused}) in {result.seconds:.1f} s, {rate:.0f}/s")
     table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
     # Rounding once, to the output's dtype, reaches the bound.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
+from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.protocol import Report
 
 LARGE = 1 << 16
@@ -38,6 +39,11 @@ class RunStatistics:
     def all_rejected(self) -> bool:
         """Whether cases ran, and every one of them was rejected."""
         return 0 < self.cases == self.rejected
+
+    @property
+    def unexamined(self) -> int:
+        """Replicas that no oracle examined, as enough of their plan disagreed."""
+        return self.cases - self.rejected - self.not_run - self.oracles[FAULT.name]
 
     def learn(self, case: Case, *reports: Report) -> None:
         """Takes the reports on a case, or on replicas of a plan, of which `case` is one."""

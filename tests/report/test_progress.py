@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -102,6 +103,13 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on: 1",
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
+
+
+def test_replicas_that_no_oracle_examined_are_counted() -> None:
+    progress, text = watched()
+    statistics = RunStatistics(cases=20, rejected=3, oracles=Counter(fault=8))
+    progress.console.print(summary(Result(RunOptions("gelu_bw"), "cpu", statistics, [], 1.0)))
+    assert "20 (3 rejected, 9 unexamined beside replicas that disagree)" in text.getvalue()
 
 
 def test_a_run_that_fails_without_a_confirmed_finding_says_why() -> None:

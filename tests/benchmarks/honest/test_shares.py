@@ -31,6 +31,11 @@ def test_refused_cases_do_not_count():
     assert share.cases == 30
 
 
+def test_replicas_that_no_oracle_examined_do_not_count():
+    share = shares_of("a", runs=[run("a", cases=100) | {"rejected": 60, "oracles": {"fault": 8}}]).take()
+    assert share.cases == 8
+
+
 def test_a_target_whose_kernel_has_faulted_does_not_share_the_gpu():
     faulty = run("a") | {"findings": [{"message": "raised AcceleratorError: CUDA error: an illegal memory access"}]}
     other = run("b") | {"findings": [{"message": "y: 1 of 2 elements wrong"}]}
