@@ -22,6 +22,7 @@ from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, filing_order
+from fuzz.model.oracle_specs import FAULT
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
@@ -54,6 +55,7 @@ from fuzz.worker.protocol import (
     Report,
     TryInvalidInput,
     WorkerConfig,
+    fault_finding,
     report_of_outcome,
 )
 from fuzz.worker.system import ONE_THREAD, POLITE, keep_freed_memory
@@ -219,9 +221,13 @@ def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
 
 
 def examine_group(runner: CaseRunner, group: ReplicaGroup) -> GroupAnswer:
-    """Runs all replicas of a plan, as many together as is possible, and examines them."""
+    """Runs the replicas of a plan, as many together as is possible, and examines them.
+
+    Where the first MOST_DISAGREEING ones all fail the others do not run: each of them would compile again what does not
+    compile.
+    """
     reports: tuple[Report, ...] = ()
-    while len(reports) < len(group.sampled):
+    while len(reports) < len(group.sampled) and not all_fail([report.finding_of(FAULT.name) for report in reports]):
         answer = examine_first(runner, group.after(len(reports)))
         if isinstance(answer, LastResponse):
             return LastResponse((*reports, *answer.response))
@@ -250,6 +256,8 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
     last: tuple[Report, ...] = ()
     try:
         for number in range(len(first), len(group.sampled)):
+            if number == MOST_DISAGREEING and all_fail([fault_finding(exam.outcome) for exam in exams]):
+                break
             exams.append(runner.run(group.plan.replica(number)))
         screen(exams)
     except FatalError as fatal:
@@ -332,6 +340,11 @@ def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group
     found = list(zip((some for _, some in reruns), check_reruns(reruns), strict=True))
     found += [(some, oracle.check(some)) for oracle, some in checks if not isinstance(oracle, RerunOracle)]
     return {exam.row for some, findings in found for exam, finding in zip(some, findings, strict=True) if finding}
+
+
+def all_fail(faults: Sequence[Finding | None]) -> bool:
+    """Whether the first replicas of a plan have all failed, and are enough to say so."""
+    return len(faults) == MOST_DISAGREEING and all(faults)
 
 
 def has_enough_disagreements(reports: Sequence[Report]) -> bool:

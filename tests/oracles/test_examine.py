@@ -95,6 +95,25 @@ def test_of_replicas_that_disagree_the_first_eight_are_examined(together: bool) 
     assert set(reports[8:]) == {examine.UNEXAMINED} and not examine.UNEXAMINED.examined
 
 
+@pytest.mark.parametrize(("fails", "ran"), [(lambda calls: True, 8), (lambda calls: calls != 5, 12)])
+def test_where_the_first_eight_replicas_fail_the_others_do_not_run(fails: Callable[[int], bool], ran: int) -> None:
+    calls = []
+
+    @target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x))
+    def breaks(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        calls.append(x)
+        if fails(len(calls)):
+            raise RuntimeError("out of resource: shared memory")
+        return dict(y=x.clone())
+
+    cpu.activate()
+    runner = CaseRunner(breaks, breaks.launcher, BACKENDS["cpu"])
+    plan = next(case for number in range(9) if len((case := RandomEngine(breaks, 0).case(number)).calls) == 1)
+    reports = examine.examine_group(runner, ReplicaGroup(plan, ((),) * 12))
+    assert isinstance(reports, tuple) and len(reports) == len(calls) == ran
+    assert [report.outcome == "returned" for report in reports].count(False) == ran - (ran > 8) * 4
+
+
 def test_replicas_that_are_too_large_together_are_examined_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     runner, group = disagreeing()
     good = CaseRunner(runner.target, runner.target.launcher, runner.backend)
