@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from exact_ulps import ulps_between
 
 from fuzz.model.dtypes import (
     DTYPES,
@@ -22,7 +23,6 @@ from fuzz.model.dtypes import (
     significant_bits,
     to_bits,
     ulp,
-    ulps_between,
 )
 
 FLOATS = [d for d in DTYPES.values() if d.is_float]

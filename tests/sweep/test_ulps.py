@@ -7,9 +7,10 @@ from math import inf
 import numpy as np
 import pytest
 import torch
+from exact_ulps import ulps_between
 
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits, ordinal, to_bits, ulps_between
+from fuzz.model.dtypes import from_bits, ordinal, to_bits
 from fuzz.model.recipes.torch_values import from_bits as tensor_of
 from fuzz.sweep.ranks import bits_at, rank_of
 from fuzz.sweep.ulps import ordinals, rounded, ulps
