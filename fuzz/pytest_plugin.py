@@ -73,7 +73,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 def _is_target_file(path: Path, parent: pytest.Collector) -> bool:
     chosen = path.name.startswith("fuzz_") or parent.session.isinitpath(path)
-    return chosen and b"@target(" in _read_start(path, 1 << 22)
+    if not chosen:
+        return False
+    from fuzz.target.loader import declares_targets
+
+    return declares_targets(_read_start(path, 1 << 22).decode(errors="replace"))
 
 
 def _is_entry(path: Path, parent: pytest.Collector) -> bool:

@@ -127,7 +127,7 @@ def test_targets_are_collected_in_fuzz_files_alone(pytester: pytest.Pytester) ->
     pytester.path.joinpath("fuzz_softmax.py").write_text(SOFTMAX)
     pytester.path.joinpath("fuzz_nothing.py").write_text("x = 1\n")
     pytester.path.joinpath("fuzz_broken.py").write_text("@target(\n")
-    pytester.path.joinpath("fuzz_leaves.py").write_text("import os\nos._exit(3)  # @target(\n")
+    pytester.path.joinpath("fuzz_leaves.py").write_text("import os\nos._exit(3)\n@target()\ndef one(): ...\n")
     pytester.path.joinpath("other.py").write_text(SOFTMAX.replace("softmax_rows", "other_rows"))
     collected = plugged(pytester, "--fuzz-cases=5", "--collect-only", "-q")
     collected.stdout.fnmatch_lines(["fuzz_softmax.py::softmax_rows", "*fuzz_broken.py:1: syntax error: *"])

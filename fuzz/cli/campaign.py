@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.service import require_service_packages
 from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
-from fuzz.errors import CorpusError, UsageError
+from fuzz.errors import UsageError
 from fuzz.model.grade import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
@@ -83,16 +83,19 @@ def report_items(
 
     One whose entry is gone or cannot be read is left out, which is said.
     """
+    from fuzz.campaign.state import target_name
+
+    targets = {target_name(job): job.target for job in state.jobs}
     for name, saved in findings.items():
         if saved is None:
             continue
         path, kind = Path(saved.corpus) / saved.path, "new" if name in state.new else "known"
         try:
             entry = corpus.read(path)
-        except CorpusError as error:
+            target = load_target_of(entry, path, targets.get(saved.target, ""))[1]
+        except UsageError as error:
             errors.print(f"left out: {error}")
             continue
         passes = kind == "known" and only_new or not counts(saved, fail_on)
         result = "accepted" if name in state.accepted else "ok" if passes else "failed"
-        target = load_target_of(entry, path, "")[1]
         yield make_item(entry, target, str(path), result, kind, saved.message)

@@ -223,14 +223,14 @@ def values_key(case: Case) -> tuple[object, ...]:
     patterns: list[tuple[object, ...]] = []
     for argument, dims in _arguments(case):
         if math.prod(argument.stored_shape(dims)) > MAX_MATERIALISED:
-            patterns.append(_recipe_key(argument.values))
+            patterns.append((1, _recipe_key(argument.values)))
             nonzeros += 0 if isinstance(argument.values, Recipe) and argument.values.name == "zeros" else 1 << 40
             continue
         elements = argument.bits(dims).reshape(-1)
         counts = measure(elements.tobytes(), argument.dtype)
         nonzeros, bits = nonzeros + counts[0], bits + counts[1]
         exponents, negatives = exponents + counts[2], negatives + counts[3]
-        patterns.append(tuple(elements.tolist()))
+        patterns.append((0, tuple(elements.tolist())))
     return (nonzeros, bits, exponents, negatives, tuple(patterns))
 
 

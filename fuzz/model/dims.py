@@ -29,14 +29,20 @@ class Expression:
     def __add__(self, other: Expression | int) -> Expression:
         return Expression(f"({self.text} + {_text(other)})")
 
+    def __radd__(self, other: int) -> Expression:
+        return Expression(f"({other} + {self.text})")
+
     def __sub__(self, other: Expression | int) -> Expression:
         return Expression(f"({self.text} - {_text(other)})")
 
+    def __rsub__(self, other: int) -> Expression:
+        return Expression(f"({other} - {self.text})")
+
     def __mul__(self, other: Expression | int) -> Expression:
-        return Expression(f"{self.text}*{_text(other)}")
+        return Expression(f"{self.text}*{_factor(other)}")
 
     def __rmul__(self, other: int) -> Expression:
-        return Expression(f"{_text(other)}*{self.text}")
+        return Expression(f"{other}*{_factor(self)}")
 
     def __or__(self, one: int) -> OneOr:
         """The dim or 1, where a tensor may be broadcast: ``N | 1``."""
@@ -45,7 +51,7 @@ class Expression:
         return OneOr(self)
 
     def __floordiv__(self, other: Expression | int) -> Expression:
-        return Expression(f"{self.text}//{_text(other)}")
+        return Expression(f"{self.text}//{_divisor(other)}")
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,24 @@ class Size(Expression):
 
 def _text(value: Expression | int) -> str:
     return value.text if isinstance(value, Expression) else str(value)
+
+
+def _factor(value: Expression | int) -> str:
+    """What is multiplied from the left: a quotient in brackets, as `*` and `//` are evaluated in their order."""
+    text = _text(value)
+    return f"({text})" if "//" in text and _is_product(text) else text
+
+
+def _divisor(value: Expression | int) -> str:
+    """What something is divided by: a product or a quotient in brackets."""
+    text = _text(value)
+    return f"({text})" if _is_product(text) else text
+
+
+def _is_product(text: str) -> bool:
+    """Whether an expression is a product or a quotient without brackets around it; sums always have them."""
+    node = _parse(text)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.FloorDiv)
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,12 +66,20 @@ def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
 
 
 def with_dtype(value: Argument, dtype: str) -> Argument:
-    """The argument in another dtype; exact values are rounded to it."""
-    if dtype == value.dtype or not isinstance(value.values, Exact):
+    """The argument in another dtype; exact values, and those that override a recipe's, are rounded to it."""
+    values = value.values
+    if dtype == value.dtype or isinstance(values, Recipe):
         return replace(value, dtype=dtype)
     old, new = named_dtype(value.dtype), named_dtype(dtype)
-    numbers = from_bits(np.array(value.values.bits, dtype=old.unsigned), old)
-    return replace(value, dtype=dtype, values=exact(to_bits(numbers, new), new))
+
+    def rounded(bits: Sequence[int]) -> np.ndarray:
+        return to_bits(from_bits(np.array(bits, dtype=old.unsigned), old), new)
+
+    if isinstance(values, Exact):
+        return replace(value, dtype=dtype, values=exact(rounded(values.bits), new))
+    places, bits = zip(*values.overrides, strict=True)
+    overrides = tuple(zip(places, rounded(bits).tolist(), strict=True))
+    return replace(value, dtype=dtype, values=patched(values.recipe, overrides))
 
 
 def with_bits(values: Exact, changes: Mapping[int, int]) -> Exact:
@@ -129,8 +137,8 @@ def _fit(bits: np.ndarray, shape: tuple[int, ...], dtype: str) -> Exact:
     kept = bits[tuple(slice(0, size) for size in shape)]
     if kept.shape == shape:
         return exact(kept, named_dtype(dtype))
-    flat = kept.reshape(-1).tolist() or [0]
-    return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), dtype)
+    flat = kept.reshape(-1) if kept.size else np.zeros(1, kept.dtype)
+    return Exact(tuple(np.resize(flat, math.prod(shape)).tolist()), dtype)
 
 
 def keep_slices(call: Call, dim: str, kept: np.ndarray) -> Call:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,8 +67,8 @@ class Provenance:
             "reason": verdict.reason,
             "digits": _optional(verdict.digits or None),
             "proof": verdict.proof,
-            "diagnosis": "; ".join(self.diagnosis),
-            "witnesses": "; ".join(f"{name} {answer}" for name, answer in self.cross_checks.items()),
+            "diagnosis": _joined(self.diagnosis),
+            "witnesses": _joined(f"{name} {answer}" for name, answer in self.cross_checks.items()),
             "cut_off": self.cut_off,
         }
         known = {key: text for key, text in (texts | dict(self.versions)).items() if text or key in self.versions}
@@ -85,6 +85,11 @@ class Provenance:
             if key in fields and record.fields().get(key) != fields[key]:
                 record = replace(record, versions={**record.versions, key: fields[key]})
         return replace(record, key_order=tuple(fields))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Parts as one text, which `_parse_field` takes apart again where they were joined."""
+    return "; ".join(part.replace("; ", ", ") for part in parts)
 
 
 def _with_field(record: Provenance, key: str, fields: Mapping[str, str]) -> Provenance:

@@ -101,15 +101,20 @@ class AccuracyOracle(CaseOracle):
         return replace(compare_two_runs(saved.finding, RUN_BASELINE), functions={"BASELINE": saved.target.baseline})
 
     def _compare_with_baseline(self, exam: Examination) -> Finding | None:
-        """The last call's outputs against those of the baseline for the same case."""
+        """The outputs of the first call that differ from those of the baseline for the same case."""
         assert exam.target.baseline is not None
         outcome = run(exam.target, exam.target.baseline, exam.case.calls, exam.backend)
         if not isinstance(outcome, Returned):
             raise TargetError(f"target {exam.target.name!r}: its baseline does not return: {describe(outcome)}")
-        mine, other = exam.returned.calls[-1].outputs, outcome.calls[-1].outputs
-        check_alike(exam.target, mine, other)
-        pairs = {name: (mine[name], other[name]) for name in mine}
-        return name_promise(compare_bits(self.name, "than those of the baseline", pairs), exam.target, "contract")
+        for index, calls in enumerate(zip(exam.returned.calls, outcome.calls, strict=True)):
+            mine, other = (call.outputs for call in calls)
+            check_alike(exam.target, mine, other)
+            finding = compare_bits(
+                self.name, "than those of the baseline", {name: (mine[name], other[name]) for name in mine}
+            )
+            if finding:
+                return name_promise(replace(finding, call=index), exam.target, "contract")
+        return None
 
 
 def check_call(exam: Examination, index: int) -> Finding | None:

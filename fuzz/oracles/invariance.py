@@ -50,12 +50,14 @@ class InvarianceOracle(RerunOracle):
     spec = oracle_specs.INVARIANCE
 
     def applies(self, target: Target, case: Case) -> bool:
-        return bool(target.batch or target.rows) and case.split is not None and len(case.calls) == 1
+        if not target.batch_dim or case.split is None or len(case.calls) > 1:
+            return False
+        return movable_rows(target, case.last) is not None
 
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         split, call, batch = exams[0].plan.split, exams[0].plan.last, batch_dim(exams[0].target)
         assert split is not None
-        if split.start + split.length <= call.dims[batch] and movable_rows(exams[0].target, call) is not None:
+        if split.start + split.length <= call.dims[batch]:
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
             inside = slice(split.start, split.start + split.length)

@@ -77,13 +77,16 @@ class ScalingOracle(RerunOracle):
     spec = oracle_specs.SCALING
 
     def applies(self, target: Target, case: Case) -> bool:
-        promised = target.linear or target.shifts or promises_rows(target)
+        promised = (
+            target.linear or target.shifts or promises_rows(target) and movable_rows(target, case.last) is not None
+        )
         return bool(promised) and target.deterministic and len(case.calls) == 1
 
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         target, values = exams[0].target, stacked_values(exams)
-        scaled = [Change(name, factor, True) for name in target.linear for factor in FACTORS]
-        shifted = [Change(name, shift, False) for name in target.shifts for shift in SHIFTS]
+        # An argument that may be None is not there in every plan.
+        scaled = [Change(name, factor, True) for name in target.linear if name in values for factor in FACTORS]
+        shifted = [Change(name, shift, False) for name in target.shifts if name in values for shift in SHIFTS]
         for change in (*scaled, *shifted):
             changed, exactly = change_values(exams[0], change, values[change.argument])
             rows = exactly.nonzero().flatten().tolist()
@@ -142,7 +145,7 @@ class ScalingOracle(RerunOracle):
 
 def promises_rows(target: Target) -> bool:
     """Whether rows are to have the same bits in any batch."""
-    return bool(target.batch or target.rows) and target.invariance == "bitwise"
+    return target.batch_dim is not None and target.invariance == "bitwise"
 
 
 def with_change(finding: Finding | None, change: Change) -> Finding | None:

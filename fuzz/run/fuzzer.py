@@ -15,7 +15,7 @@ from fuzz import corpus
 from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
-from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
+from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES, sample_oracles
 from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
 from fuzz.run.findings.deduplicate import read_known_bugs
@@ -31,12 +31,13 @@ from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
 from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.code_numbers import find_numbers
 from fuzz.search.engines.launch_options import launch_space
-from fuzz.search.statistics import RunStatistics
+from fuzz.search.statistics import LARGE, RunStatistics
 from fuzz.target.inputs import seed_cases
 from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.error_patterns import PatternCounts
+from fuzz.triage.input_classes import is_usual
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool
@@ -115,6 +116,7 @@ class Fuzzer:
     history: History = field(default_factory=History)
     patterns: PatternCounts = field(default_factory=PatternCounts)
     last_rejection: str = ""
+    usual_cases: int = 0
     _seconds_drawing: float = 0.0
 
     def __post_init__(self) -> None:
@@ -172,8 +174,7 @@ class Fuzzer:
                 queue.finish()
             loaded_anew = server.given_up
             self.watcher.on_end(running)
-            for bug in findings.saver.removed:
-                self.watcher.on_removed(bug)
+            findings.finish(self.usual_cases)
         seconds = time.monotonic() - start
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
         short = pool.backoff.seconds + triage.backoff.seconds
@@ -286,6 +287,8 @@ class Fuzzer:
                 break
         else:
             self.statistics.learn(group.plan, *reports[begin:])
+        if group.plan.elements() <= LARGE and is_usual(group.plan, self.target):
+            self.usual_cases += sum(FAULT.name in report.examined for report in reports)
         self.last_rejection = reports[last].outcome
         self.history.add(group.plan, last)
         scheduler.learn(group.plan, reports[: last + 1], queue.seconds_waited - waited)

@@ -75,9 +75,7 @@ def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
     if bug.is_undecided:
         return corpus.save_in_folder(path.parent, replace(entry, provenance=provenance), path)
     cross_checks = least.cross_checks or entry.provenance.cross_checks
-    provenance = replace(provenance, diagnosis=least.diagnosis, cross_checks=cross_checks)
-    return corpus.save_in_folder(
-        path.parent,
-        replace(entry, case=bug.case, finding=least.reported_finding, provenance=provenance, grade=bug.grade),
-        path,
-    )
+    provenance = replace(provenance, diagnosis=least.diagnosis, cross_checks=cross_checks, rate=bug.rate)
+    shown = bug.to_entry()
+    replaced = replace(entry, case=shown.case, finding=shown.finding, also=shown.also, grade=shown.grade)
+    return corpus.save_in_folder(path.parent, replace(replaced, provenance=provenance), path)

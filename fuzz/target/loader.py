@@ -6,12 +6,13 @@ import hashlib
 import importlib.util
 import linecache
 import os
+import re
 import signal
 import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType, ModuleType
 
@@ -30,6 +31,8 @@ LONGEST_NAME = 300
 """Letters of a target's name that a message shows."""
 LIBRARIES = ("conch", "fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
+DECORATOR = re.compile(r"^\s*@(?:\w+\.)*target\(", re.MULTILINE)
+"""What stands before the launcher of a target."""
 LOADING = threading.RLock()
 """Held while a module is executed: standard output, which is turned away meanwhile, is that of all threads."""
 
@@ -262,12 +265,13 @@ def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:
 
 
 def search_target(name: str, near: Path) -> str:
-    """What to load the target of a corpus entry by where it is built in or beside the corpus; else nothing."""
-    if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
-        return name
+    """What to load the target of a corpus entry by where it is beside the corpus or built in; else nothing."""
     mine = (path for path in files_above(name, near) if is_of_same_user(path, near))
-    path = next(mine, None)
-    return f"{path.resolve()}:{name}" if path else ""
+    if path := next(mine, None):
+        return f"{path.resolve()}:{name}"
+    with suppress(TargetError):
+        return name if (BUILT_IN / f"{name}.py").is_file() or of_library(name) else ""
+    return ""
 
 
 def files_above(name: str, entry: Path) -> Iterator[Path]:
@@ -289,8 +293,13 @@ def files_that_declare(name: str, folder: Path) -> Iterator[Path]:
             source = read_file(path, LARGEST_SOURCE).decode(errors="replace")
         except OSError:
             continue
-        if "@target(" in source and f"def {name}(" in source:
+        if declares_targets(source) and f"def {name}(" in source:
             yield path
+
+
+def declares_targets(source: str) -> bool:
+    """Whether a file's text declares targets: by ``@target(..)``, or ``@fuzz.target(..)``. Nothing is executed."""
+    return DECORATOR.search(source) is not None
 
 
 def is_of_same_user(path: Path, entry: Path) -> bool:

@@ -354,6 +354,8 @@ def _check_names(target: Target, where: str) -> None:
             there_are = ", ".join(target.options) or "none"
             raise TargetError(f"{where}: in_place= names {option!r}, which is no option; there are {there_are}")
     known = {dim.name for dim in target.sizes}
+    if len({*filter(None, [target.batch]), *target.rows.values()}) > 1 or target.batch and target.rows:
+        raise TargetError(f"{where}: rows= goes without batch=, and its outputs are rows of one dim")
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:
             raise TargetError(f"{where}: {dim!r} is no dim of its arguments; there are {', '.join(sorted(known))}")

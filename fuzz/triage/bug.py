@@ -70,7 +70,8 @@ class Bug:
     show it now, or few were tried. `last_hit` is the index of the last case that it was counted for. `stateful` bugs
     need the calls before the last one; where these equal it, `single_call` has what one call shows, and in how many of
     them. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
-    which the case must not come to have while it shrinks. `first_case` is (seed, index) of the case that was first seen
+    which the case must not come to have while it shrinks. `shown_by_usual` is whether inputs that are not extreme have
+    shown it, as far as it is known. `first_case` is (seed, index) of the case that was first seen
     to show it.
     """
 
@@ -93,6 +94,7 @@ class Bug:
     triggers: tuple[Trigger, ...] | None = None
     others: tuple[tuple[Trigger, ...], ...] = ()
     overflows: bool = False
+    shown_by_usual: bool = False
     sought: Finding = field(init=False)
     subjects: frozenset[Subject] = field(init=False)
 

@@ -208,6 +208,11 @@ def classify_drawn(case: Case, target: Target) -> str:
     return "ordinary" if is_ordinary else input_class
 
 
+def is_usual(case: Case, target: Target) -> bool:
+    """Whether a case is none of extreme inputs."""
+    return classify(case, target) != "extreme"
+
+
 def _is_ordinary(value: Argument, call: Call) -> bool:
     """Whether no value is larger than ordinary ones, and only as many are smaller as normal values have near 0."""
     if not value.is_float:

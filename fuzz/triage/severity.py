@@ -48,6 +48,8 @@ VERDICT_SECONDS = 15.0
 """Seconds that the exact value of a typical case may take."""
 FEW_PLANS = 6
 """Plans of each class of inputs, at most, before a finding of extreme inputs is low for now."""
+ENOUGH_CASES = 1000
+"""Cases of usual inputs that show nothing of a finding, after which what shows in one of 200 has shown with 99 %."""
 UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126
@@ -105,7 +107,7 @@ class Grader:
             if any(self._find_examples(bug, input_class, few)):
                 return None
         severity, reason = decide_severity(bug, own, False, self.target, tiny=is_subnormal(bug.finding))
-        return Grade(severity, own, reason="; ".join(filter(None, (reason, FOR_NOW))))
+        return Grade(severity, own, reason="; ".join(filter(None, (reason, f"{FOR_NOW}few other inputs were tried"))))
 
     def _search(self, bug: Bug, input_class: str) -> tuple[str, TypicalCase] | None:
         """The class with the first case that shows the bug, if any does."""
@@ -233,6 +235,23 @@ def states_promise(finding: Finding, target: Target) -> bool:
     if finding.oracle == LAYOUT.name:
         return target.layout == "bitwise"
     return find_oracle_spec(finding.oracle).is_promise
+
+
+def grade_by_run(bug: Bug, target: Target, usual_cases: int) -> Grade | None:
+    """The severity for now of a wrong value that its run had no time to grade, by what the run has shown of it.
+
+    None unless every case that showed it is extreme, its least one as well, and ENOUGH_CASES that are not were examined
+    beside them. Where the reference is wrong inputs do not matter.
+    """
+    if bug.grade is not None or bug.finding.oracle != ACCURACY.name:
+        return None
+    severity, reason = decide_severity(bug, "extreme", False, target, tiny=is_subnormal(bug.finding))
+    if bug.blames_reference:
+        return Grade(severity, classify(bug.case, target), reason=reason)
+    if bug.shown_by_usual or usual_cases < ENOUGH_CASES or classify(bug.case, target) != "extreme":
+        return None
+    none = f"{FOR_NOW}none of {usual_cases:,} other inputs of the run showed it"
+    return Grade(severity, "extreme", reason="; ".join(filter(None, (reason, none))))
 
 
 def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:

@@ -157,6 +157,9 @@ class Triage:
         if was_killed(finding) and 2 * rate.disagreements <= rate.runs:
             return None
         if rate.disagreements:
+            if finding.oracle == ACCURACY.name and not finding.largest and (shown := self.reproduce(case, finding)):
+                # An entry does not keep how large what is wrong is, by which it is graded.
+                finding = replace(finding, largest=shown.largest)
             counted = None if rate.certain or len(case.calls) > 1 else find_call(case, finding, self)
             if counted is None:
                 return Bug(Example(case, finding), Origin(case, finding.symptom), rate)

@@ -223,9 +223,20 @@ def test_a_binary_file_is_refused(data: bytes) -> None:
     assert "binary" in refusal(data)
 
 
+def test_the_symptom_of_each_output_is_kept_where_they_are_several(entry: Entry) -> None:
+    assert entry.finding is not None and "kinds" not in codec.dumps(entry)
+    kinds = (("dx", "nonfinite"), ("grad y", "value"))
+    several = replace(entry, finding=replace(entry.finding, outputs=("dx", "grad y"), symptom="nonfinite", kinds=kinds))
+    again = codec.loads(codec.dumps(several).encode())
+    assert again.finding is not None and again.finding.kinds == kinds
+    assert again.finding.subjects == several.finding.subjects
+    text = codec.dumps(several).replace("value grad y", "worse grad y")
+    assert "a kind of a finding is a symptom and an output" in refusal(text)
+
+
 def test_a_file_that_is_too_large_is_refused_unread(entry: Entry) -> None:
     text = codec.dumps(entry) + "#" * codec.LARGEST_FILE
-    assert "more than the 1048576 bytes" in refusal(text)
+    assert "more than the 8388608 bytes" in refusal(text)
 
 
 @pytest.mark.parametrize("version", ["fuzz-case/3", "fuzz-case/10", "fuzz-case/1.0", "x", "fuzz-case/1 "])

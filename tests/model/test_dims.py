@@ -15,6 +15,8 @@ M, N = Size("M", 1, 64), Size("N", 0, 100, 8)
     [
         (M, 3), (2 * M, 6), (M * 2, 6), (M + 1, 4), (M - 1, 2), (M // 2, 1), (M * N, 48), (M + N, 19),
         ((M + 1) * 2, 8), (2 * (M - N), -26), ((M + 1) // 2, 2), (M * (N + 1) - 1, 50), ((M * N) // 7 * 7, 42),
+        (2 * (M // 2), 2), (N * (M // 2), 16), (N // (2 * M), 2), (N // (M // 2), 16), (M // 2 * 4, 4), (1 + M, 4),
+        (8 - M, 5), (2 * (M * N), 96), (N * (N // 5 * 2), 96),
     ],
 )  # fmt: skip
 def test_expressions_mean_what_python_means_by_them(expression: Size, value: int) -> None:

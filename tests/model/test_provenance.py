@@ -35,6 +35,15 @@ def test_every_field_is_read_as_what_it_is() -> None:
     assert seen.cross_checks == {"interpreter": "agrees", "cuda": "cannot run it: no room"}
 
 
+def test_a_part_that_holds_the_mark_between_parts_is_read_as_one() -> None:
+    said = Provenance(
+        diagnosis=("rounded on the way; promise less", "only for x"), cross_checks={"cuda": "raised A; b c"}
+    )
+    again = Provenance.parse(said.fields())
+    assert again.diagnosis == ("rounded on the way, promise less", "only for x")
+    assert again.cross_checks == {"cuda": "raised A, b c"}
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_text_is_written_as_it_was_read_in_its_order(reverse: bool) -> None:
     fields = dict(reversed(FIELDS.items())) if reverse else FIELDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,20 @@ def test_a_baseline_is_compared_bit_by_bit() -> None:
     bits = dict(contract="bitwise", baseline=twice, reference=None)
     assert fired(made(twice, **bits), matrix(made(twice))) == []
     assert ("accuracy", "bits") in fired(made(two_ulps_off, **bits), matrix(made(twice)))
+
+
+def test_a_baseline_is_compared_call_by_call() -> None:
+    seen = []
+
+    def worse_each_time(x: torch.Tensor) -> Outputs:
+        seen.append(x)
+        return two_ulps_off(x) if len(seen) == 2 else twice(x)
+
+    one = matrix(made(twice))
+    report = judged(
+        made(worse_each_time, contract="bitwise", baseline=twice, reference=None), replace(one, calls=one.calls * 3)
+    )
+    assert [(found.oracle, found.symptom, found.call) for found in report.findings] == [("accuracy", "bits", 1)]
 
 
 def test_a_baseline_with_other_outputs_is_the_targets_fault() -> None:
@@ -234,6 +249,19 @@ def test_what_is_linear_scales_bit_by_bit() -> None:
     assert all(float(np.uint32(int(one.got_word, 16)).view(np.float32)) == float(one.got) for one in finding.elements)
 
 
+def test_a_linear_argument_that_is_not_given_is_not_scaled() -> None:
+    @target(
+        x=tensor(M, N), y=tensor(M, N) | None, linear=("y",), dtypes=("float32",),
+        reference=lambda x, y: dict(z=x if y is None else x * y),
+    )  # fmt: skip
+    def times(x: torch.Tensor, y: torch.Tensor | None) -> Outputs:
+        return dict(z=x.clone() if y is None else x * y)
+
+    given = matrix(times)
+    left_out = replace(given.last, arguments={"x": given.last.arguments["x"]})
+    assert fired(times, replace(given, calls=(left_out,))) == fired(times, given) == []
+
+
 def test_underflow_does_not_count_against_what_is_linear() -> None:
     def through_tiny(x: torch.Tensor) -> Outputs:
         return dict(y=(x * 2.0**-140 * 2.0**100).contiguous())
@@ -324,6 +352,8 @@ REFUSED = [
     (dict(range="full", reference=None), "range='full' needs a reference="),
     (dict(linear=("y",)), "'y' is no tensor argument"),
     (dict(linear=("x",), reference=None), "linear= needs a reference="),
+    (dict(batch=M, rows={"y": M}), "rows= goes without batch="),
+    (dict(rows={"y": M, "w": N}), "its outputs are rows of one dim"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from bugs import make_bug, wrong_value
 
@@ -17,11 +19,12 @@ from fuzz import corpus
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
+from fuzz.model.dtypes import DTYPES
 from fuzz.model.edit import with_values
-from fuzz.model.finding import Finding
+from fuzz.model.finding import Finding, Verdict
 from fuzz.model.grade import FOR_NOW, Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.recipes import recipe
+from fuzz.model.recipes import exact, recipe
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
@@ -30,6 +33,7 @@ from fuzz.run.shrink_entry import grade_entry, shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.shrinker import Budget
+from fuzz.target.loader import load
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
@@ -518,7 +522,7 @@ def test_a_bug_is_saved_and_shown_before_it_is_graded(
     assert list(corpus.entry_files([tmp_path])) == [path]
 
 
-@pytest.mark.parametrize(("reason", "expected"), [(FOR_NOW, "high"), ("", "low")])
+@pytest.mark.parametrize(("reason", "expected"), [(f"{FOR_NOW}few were tried", "high"), ("", "low")])
 def test_an_entry_that_is_graded_for_now_is_graded_where_it_is_shrunk(
     case: Case, monkeypatch: pytest.MonkeyPatch, reason: str, expected: str
 ) -> None:
@@ -560,6 +564,48 @@ def test_the_interpreter_speaks_against_the_cpu_backend_alone(
     bug = make_bug(case, "dx")
     handler.add_bug(bug, first_seen(bug))
     assert bug.least.cross_checks == answers and bug.least.only_on_cpu == (name == "cpu")
+
+
+@pytest.mark.parametrize(
+    ("usual_cases", "shown_by_usual", "verdict", "expected"),
+    [
+        (2000, False, "kernel", ("low", "for now: none of 2,000 other inputs of the run showed it")),
+        (900, False, "kernel", None),
+        (2000, True, "kernel", None),
+        (0, True, "reference", ("low", "the reference is wrong, and the kernel right")),
+    ],
+)
+def test_what_a_run_has_no_time_to_grade_is_low_where_only_its_extreme_inputs_show_it(
+    case: Case, tmp_path: Path, usual_cases: int, shown_by_usual: bool, verdict: str, expected: Any
+) -> None:
+    handler = make_handler(load("softmax"), tmp_path)
+    bug = make_bug(huge(case), "dx")
+    bug.least = replace(bug.least, verdict=Verdict(verdict))
+    handler.add_bug(bug, first_seen(bug))
+    bug.cut_off, bug.grade, bug.shown_by_usual = "grading", None, shown_by_usual
+    handler.postprocessor.with_grades = True
+    handler.finish(usual_cases)
+    kept = corpus.read(Path(bug.path)).grade
+    assert (kept and (kept.severity, kept.reason)) == expected
+
+
+def test_it_is_noted_whether_inputs_that_are_not_extreme_show_a_bug(case: Case, gelu: Target, tmp_path: Path) -> None:
+    handler, plain = make_handler(gelu, tmp_path), with_values(case, 0, "x", recipe("ones"))
+    plain = with_values(plain, 0, "dy", recipe("ones"))
+    bug = make_bug(huge(plain), "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert not bug.shown_by_usual
+    handler.record_hit(bug, Disagreement(7, 0.0, huge(plain), bug.finding))
+    assert not bug.shown_by_usual
+    handler.record_hit(bug, Disagreement(8, 0.0, plain, bug.finding))
+    assert bug.shown_by_usual
+
+
+def huge(case: Case) -> Case:
+    """The case with values of 2^126 in x."""
+    call = case.last
+    size = math.prod(call.arguments["x"].stored_shape(call.dims))
+    return with_values(case, 0, "x", exact(np.full(size, 0x7E800000, np.uint32), DTYPES["float32"]))
 
 
 def test_a_bug_was_first_seen_when_its_case_disagreed(

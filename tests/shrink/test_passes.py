@@ -10,12 +10,13 @@ from itertools import islice
 import pytest
 
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Split, sort_key
-from fuzz.model.edit import with_launch
+from fuzz.model.dtypes import DTYPES, from_bits, to_bits
+from fuzz.model.edit import with_dtype, with_launch
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.recipes import Exact, Recipe, recipe
+from fuzz.model.recipes import Exact, Recipe, patched, recipe
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import COARSE, FINE, Pass, write_out_small
-from fuzz.shrink.passes.defaults import plain_dtypes, plain_everything, simpler_layouts
+from fuzz.shrink.passes.defaults import earlier, plain_dtypes, plain_everything, simpler_layouts
 from fuzz.shrink.passes.dims import combinations_of_small_dims, keep_slices, resize
 from fuzz.target.arguments import size
 from fuzz.target.loader import load
@@ -104,6 +105,20 @@ def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
     assert idle <= {"fewer_arguments", "plain_shapes", "fewer_parts", "shorter_parts"} | (
         {"plain_options"} if not built_in.options else set()
     )
+
+
+def test_what_the_target_does_not_declare_becomes_what_it_does() -> None:
+    """A given input, or an entry older than its target, may have other options and dtypes."""
+    assert list(earlier(0.5, (1, 2, 3))) == [1, 2, 3] and list(earlier(3, (1, 2, 3))) == [1, 2]
+
+
+@pytest.mark.parametrize(("old", "new"), [("float16", "float32"), ("float32", "bfloat16")])
+def test_values_that_override_a_recipe_are_rounded_to_another_dtype(old: str, new: str) -> None:
+    words = to_bits([1.0, -8.0], DTYPES[old]).tolist()
+    value = Argument(("N",), old, patched(recipe("normal", 1), ((3, words[0]), (5, words[1]))))
+    other = with_dtype(value, new)
+    bits = other.bits({"N": 8})
+    assert other.dtype == new and from_bits(bits, DTYPES[new])[[3, 5]].tolist() == [1.0, -8.0]
 
 
 @pytest.mark.parametrize("step", [plain_dtypes, plain_everything], ids=lambda step: step.__name__)

@@ -157,7 +157,7 @@ def test_files_of_each_kind_hold_inputs(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("none.pt", None, "there is no such file"),
-        ("a.txt", b"", "a file ends in .pt, .pth, .npz, .json or .yaml"),
+        ("a.txt", b"", "its name must end in .pt, .pth, .npz, .json or .yaml"),
         ("a.pt", b"junk", "cannot be read"),
         ("a.json", b"[1]", "holds no inputs by name"),
     ],

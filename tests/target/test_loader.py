@@ -20,6 +20,7 @@ from fuzz.target import loader
 from fuzz.target.loader import (
     built_in_files,
     check_fits,
+    declares_targets,
     find_target,
     load,
     load_planted,
@@ -152,6 +153,29 @@ def test_a_target_is_found_beside_its_corpus(tmp_path: Path) -> None:
     assert find_target("double", entry, str(path))[0] == str(path)
     assert target_argument(target, entry) == ""
     assert target_argument(target, tmp_path.parent / "elsewhere" / "double" / "y-value-0.yaml") == text
+
+
+def test_a_target_beside_the_corpus_comes_before_one_that_is_built_in(tmp_path: Path) -> None:
+    path = write(tmp_path, TEXT.replace("double", "softmax"))
+    assert find_target("softmax", tmp_path / "corpus" / "softmax" / "x.yaml")[0] == f"{path}:softmax"
+    path.unlink()
+    assert find_target("softmax", tmp_path / "corpus" / "softmax" / "x.yaml")[0] == "softmax"
+
+
+@pytest.mark.parametrize("name", ["liger_mine", "fla_mine"])
+def test_a_target_may_be_named_as_those_of_a_library_are(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, TEXT.replace("double", name))
+    assert find_target(name, tmp_path / "corpus" / name / "x.yaml")[0] == f"{path}:{name}"
+    path.unlink()
+    with pytest.raises(TargetError, match="is built in or beside"):
+        find_target(name, tmp_path / "corpus" / name / "x.yaml")
+
+
+def test_a_target_may_be_declared_by_the_modules_name(tmp_path: Path) -> None:
+    text = TEXT.replace("@target(", "@fuzz.target(")
+    path = write(tmp_path, f"import fuzz\n{text}")
+    assert find_target("double", tmp_path / "corpus" / "double" / "x.yaml")[0] == f"{path}:double"
+    assert not declares_targets("# @target(x), x @target(y)")
 
 
 def test_files_beside_a_corpus_that_do_not_declare_the_target_are_not_run(tmp_path: Path) -> None:

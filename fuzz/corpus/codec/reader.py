@@ -200,7 +200,7 @@ def _override(pair: str) -> tuple[int, int]:
 
 
 def _finding(value: Any, calls: int) -> Finding:
-    allowed = "oracle outputs symptom message call ratio disagreeing compared place change elements also"
+    allowed = "oracle outputs symptom message call ratio disagreeing compared place kinds change elements also"
     fields = mapping(value, "a finding", allowed, needed="oracle outputs symptom message call")
     oracle, symptom = text(fields["oracle"], "oracle"), text(fields["symptom"], "symptom")
     if symptom not in SYMPTOMS.get(oracle, ()):
@@ -217,7 +217,16 @@ def _finding(value: Any, calls: int) -> Finding:
         natural(fields.get("compared", "0"), "compared"),
         text(fields.get("place", ""), "place"),
         _change(fields["change"]) if "change" in fields else None,
+        kinds=tuple(_kind(one) for one in texts(fields.get("kinds", []), "kinds")),
     )
+
+
+def _kind(written: str) -> tuple[str, str]:
+    """(output, symptom) of what one output shows: ``value dx``. Other oracles may have those of accuracy."""
+    symptom, _, output = written.partition(" ")
+    if not output or not any(symptom in symptoms for symptoms in SYMPTOMS.values()):
+        raise CorpusError(f"a kind of a finding is a symptom and an output, not {shorten(written)}")
+    return output, symptom
 
 
 def _change(value: Any) -> tuple[str, float]:

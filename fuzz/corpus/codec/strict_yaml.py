@@ -18,7 +18,7 @@ FORMAT, GRADED_FORMAT = "fuzz-case/1", "fuzz-case/2"
 """The format of an entry, and of one with a grade, which versions that know no grades must refuse."""
 UNKNOWN = "unknown"
 """Stands for the digest of what is not kept."""
-LARGEST_FILE = 1 << 20
+LARGEST_FILE = 1 << 23
 """Bytes of the largest file that is read."""
 DEEPEST = 12
 """Mappings and lists inside each other."""

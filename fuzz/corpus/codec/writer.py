@@ -109,6 +109,9 @@ def _values_lines(values: Values) -> list[str]:
 
 
 def _finding_lines(finding: Finding) -> list[str]:
+    # Where each output has the symptom of the finding, and no other one, that need not be said.
+    plain = {(output, finding.symptom) for output in finding.outputs}
+    kinds = [f"{symptom} {output}" for output, symptom in finding.kinds if set(finding.kinds) != plain]
     lines = [
         "finding:",
         f"  oracle: {finding.oracle}",
@@ -120,6 +123,7 @@ def _finding_lines(finding: Finding) -> list[str]:
         f"  disagreeing: {finding.disagreeing}",
         f"  compared: {finding.compared}",
         *([f"  place: {_quote(finding.source_line)}"] if finding.source_line else []),
+        *([f"  kinds: [{', '.join(_quote(kind) for kind in kinds)}]"] if kinds else []),
         *([f"  change: [{', '.join(_quote(str(part)) for part in finding.change)}]"] if finding.change else []),
     ]
     if finding.elements:

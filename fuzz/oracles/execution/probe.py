@@ -48,6 +48,10 @@ def check_reference(target: Target) -> Mapping[str, torch.Tensor]:
             where = f"target {target.name!r}: the reference returns {name!r}"
             raise TargetError(f"{where} as {kind}, where a tensor of torch.float64, of integers or of bools is due")
     check_cotangents(target, set(outputs))
+    known = {*outputs, *target.cotangents, *(f"d{name}" for name in target.tensors if target.cotangents)}
+    if outputs and not target.options and (unknown := sorted(target.rows.keys() - known)):
+        names = ", ".join(unknown)
+        raise TargetError(f"target {target.name!r}: rows= names {names}; there are {', '.join(sorted(known))}")
     return outputs
 
 

@@ -16,7 +16,7 @@ from fuzz.run.findings.bug_saver import BugSaver
 from fuzz.shrink.shrinker import Budget
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import CROSS_CHECK, cross_check, only_on_cpu
-from fuzz.triage.severity import GRADING, grade_bug
+from fuzz.triage.severity import GRADING, grade_bug, grade_by_run
 from fuzz.triage.triage import SHRINKING, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import WorkerConfig
@@ -71,6 +71,12 @@ class BugPostprocessor:
         if self._grades if bug.cut_off == GRADING else self.with_cross_checks:
             bug.waits_for, bug.cut_off = bug.cut_off, ""
             self.start(bug)
+
+    def grade_by_run(self, bug: Bug, usual_cases: int) -> None:
+        """Gives a bug that the run had no time to grade the severity that the run's own cases say."""
+        if self._grades and bug.unfinished and (grade := grade_by_run(bug, self.triage.target, usual_cases)):
+            bug.grade = grade
+            self.saver.save_again(bug)
 
     @property
     def _grades(self) -> bool:

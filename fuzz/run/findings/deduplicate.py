@@ -20,6 +20,7 @@ from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import REFERENCE, Finding, Pattern, Subject, filing_order
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, SYMPTOMS, find_oracle_spec
+from fuzz.model.rate import Rate
 from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import NONFINITE, Bug, Example, Origin
@@ -317,13 +318,14 @@ class Attribution:
         if replaces:
             before = old.sought
             old.sought = replace(new.sought, least_error=before.least_error, other_than=before.other_than)
-            old.least = new.least
+            old.least, old.rate, old.stateful = new.least, new.rate, new.stateful
             old.path = "" if old.known else old.path
         # The case that was counted last for both is one.
         old.hits += new.hits - (new.last_hit == old.last_hit >= 0)
         old.last_hit = max(old.last_hit, new.last_hit)
         old.subjects = old.lasting_subjects | new.lasting_subjects
         old.overflows = old.overflows and new.overflows
+        old.shown_by_usual |= new.shown_by_usual
         old.grade = old.grade or new.grade
 
     def is_better(self, new: Bug, old: Bug) -> bool:
@@ -372,7 +374,8 @@ def bug_of_entry(path: Path, entry: Entry, finding: Finding) -> Bug:
         cross_checks=entry.provenance.cross_checks,
         only_on_cpu=finding.only_on_cpu,
     )
-    bug = Bug(least, Origin(entry.case, ""), hits=0, path=str(path), known=True)
+    rate = entry.provenance.rate or Rate()
+    bug = Bug(least, Origin(entry.case, ""), rate, hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"
     bug.cut_off, bug.grade = entry.provenance.cut_off, entry.grade
     bug.first_case = entry.provenance.seed, entry.provenance.first_case

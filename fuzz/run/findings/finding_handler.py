@@ -26,7 +26,7 @@ from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import CROSS_CHECK
-from fuzz.triage.input_classes import classify_drawn
+from fuzz.triage.input_classes import classify_drawn, is_usual
 from fuzz.triage.severity import GRADING
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
@@ -125,6 +125,7 @@ class FindingHandler:
                         return find_rest(new, left.finding, findings[number + 1 :]) if new else ()
                 except OutOfTime:
                     # What else there may be to a case that is reported already would read as another one.
+                    self._may_show(seen)
                     if not self._showed_new_bug(seen):
                         self.cut_off += 1
                         self.watcher.on_cut_off(case, finding, index)
@@ -132,6 +133,22 @@ class FindingHandler:
             return ()
         finally:
             self.budgets.spent += time.monotonic() - start
+
+    def _may_show(self, seen: Disagreement) -> None:
+        """Notes a case of which nobody will know whose bug it shows for all that it may show."""
+        near = [bug for bug in self.bugs if not bug.shown_by_usual and bug.finding.shares_output(seen.finding)]
+        usual = bool(near) and is_usual(seen.case, self.target)
+        for bug in near:
+            bug.shown_by_usual = usual
+
+    def finish(self, usual_cases: int) -> None:
+        """Ends the run: grades for now what it had no time to grade and none of so many usual cases showed, and says
+        whose entries are gone.
+        """
+        for bug in self.hit_bugs:
+            self.postprocessor.grade_by_run(bug, usual_cases)
+        for bug in self.saver.removed:
+            self.watcher.on_removed(bug)
 
     def resume(self) -> None:
         """Goes on with what earlier runs saved and had no time to finish."""
@@ -214,6 +231,7 @@ class FindingHandler:
             bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
         if bug.last_hit != seen.index:
             bug.hits, bug.last_hit = bug.hits + 1, seen.index
+        bug.shown_by_usual = bug.shown_by_usual or is_usual(seen.case, self.target)
         if self._doubts_grade(bug, seen.case) and self.postprocessor.plan(bug):
             self.postprocessor.start(bug)
 
@@ -235,6 +253,7 @@ class FindingHandler:
         Returns whether it is a new one.
         """
         bug.origin, bug.last_hit = replace(bug.origin, index=seen.index, seconds=seen.seconds), seen.index
+        bug.shown_by_usual = is_usual(seen.case, self.target)
         bug.first_case = self.options.seed, seen.index
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)

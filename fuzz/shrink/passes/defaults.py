@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from fuzz.model.case import Argument, Call, Case, Split, first_floating
 from fuzz.model.edit import map_tensors, tensors_of, with_argument, with_dtype, with_layout, with_option, with_shape
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.target.shapes import fitting
 from fuzz.target.spec import Target, ranks_of
+
+Choice = TypeVar("Choice")
 
 
 def plain_everything(case: Case, target: Target) -> Iterator[Case]:
@@ -87,8 +90,7 @@ def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
     """One argument's dtype earlier in the target's list; the first floating one's with the cotangents', then alone."""
     for index, call in enumerate(case.calls):
         for name, value in call.arguments.items():
-            allowed = target.tensors[name].dtypes
-            for dtype in allowed[: allowed.index(value.dtype)]:
+            for dtype in earlier(value.dtype, target.tensors[name].dtypes):
                 plainer = with_argument(case, index, name, with_dtype(value, dtype))
                 if name == first_floating(call.arguments) and call.cotangents:
                     yield with_cotangents(plainer, index, dtype)
@@ -106,9 +108,13 @@ def plain_options(case: Case, target: Target) -> Iterator[Case]:
     """One option earlier in its list of choices."""
     for index, call in enumerate(case.calls):
         for name, value in call.options.items():
-            choices = target.options[name].choices
-            for choice in choices[: choices.index(value)]:
+            for choice in earlier(value, target.options[name].choices):
                 yield with_option(case, index, name, choice)
+
+
+def earlier(value: Choice, choices: Sequence[Choice]) -> Sequence[Choice]:
+    """The choices before a value; all of them where it is none, as a given input or an older entry may have it."""
+    return choices[: choices.index(value)] if value in choices else choices
 
 
 def smaller_split(case: Case, target: Target) -> Iterator[Case]:
