@@ -18,7 +18,7 @@ Formula = Callable[[Tensor, Tensor], Tensor]
 FORWARD: dict[str, Formula] = {
     "layer_norm": lambda x, w: F.layer_norm(x, (6,), w, w),
     "layer_norm_2d": lambda x, w: F.layer_norm(x.view(2, 2, 6), (2, 6)),
-    "rms_norm": lambda x, w: F.rms_norm(x, (6,), w),
+    "rms_norm": lambda x, w: F.rms_norm(x, (6,), w, 1e-6),
     "group_norm": lambda x, w: F.group_norm(x.view(2, 4, 3), 2, w[:4], w[:4]),
     "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, w, training=True),
     "batch_norm_no_stats": lambda x, w: torch._native_batch_norm_legit(x, w, w, True, 0.1, 1e-5)[0],

@@ -163,6 +163,9 @@ REPLACEMENTS: dict[str, Any] = {
     "get_device_properties": get_device_properties,
     "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
     "empty_cache": stand_in(),
+    "reset_peak_memory_stats": stand_in(),
+    "reset_max_memory_allocated": stand_in(),
+    "reset_accumulated_memory_stats": stand_in(),
     "synchronize": synchronize,
     "device": DeviceContext,
     "device_of": DeviceContext,
@@ -184,6 +187,7 @@ PATCHES = [
     Patch(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
     Patch(torch._C, "_host_emptyCache", stand_in()),
     Patch(torch.cuda.graph, "default_capture_stream", FakeStream()),
+    *(Patch(torch.cuda.nvtx, name, stand_in()) for name in ("range_push", "range_pop", "mark")),
     *autocast.PATCHES,
     *cuda_graphs.PATCHES,
 ]

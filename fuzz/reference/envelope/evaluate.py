@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import torch
@@ -42,6 +42,8 @@ HOST_LIMIT: Final = 2**22
 """The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
 FIRST: Final = (1, 2, 4, 5, 3)
 """The numbers of the first members. The first that perturbs inputs comes fifth: steps explain most errors."""
+DOUBLE: Final = 2.0**-50
+"""Above the unit roundoff of kernels that compute in float64, and of no others."""
 COTANGENT: Final = "cotangent of "
 """Before the name of an output: its cotangent among the inputs."""
 
@@ -158,17 +160,30 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
 
 
 @contextmanager
-def float64_defaults() -> Iterator[None]:
-    """torch's settings while a reference runs: new tensors are float64, attention uses its formula, autograd is on."""
-    flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
+def float64_defaults(working: torch.dtype = torch.float32) -> Iterator[None]:
+    """torch's settings while a reference runs: new tensors are float64, attention uses its formula, autograd is on.
+
+    The eps of an RMS norm that names none is that of the dtype in which kernels are `working`, not of the reference.
+    """
+    flash, dtype, rms_norm = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype(), torch.rms_norm
     torch._C._set_sdp_use_flash(False)
     torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n)
+    torch.rms_norm = partial(_rms_norm, rms_norm, torch.finfo(working).eps)
     try:
         with torch.enable_grad():
             yield
     finally:
+        torch.rms_norm = rms_norm
         torch._C._set_sdp_use_flash(flash)
         torch.set_default_dtype(dtype)
+
+
+def _rms_norm(
+    of_torch: Callable[..., Tensor], default: float,
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None,
+) -> Tensor:  # fmt: skip
+    """torch's rms_norm with its parameters' names, and a default eps."""
+    return of_torch(input, normalized_shape, weight, default if eps is None else eps)
 
 
 def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, stacked: bool) -> Stacks:
@@ -181,7 +196,7 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
         noise.device = device
     mode = (InputMode if noise.input_rows else EnsembleMode)(RULES, noise)
     arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
-    with float64_defaults(), mode:
+    with float64_defaults(torch.float64 if noise.precision.u < DOUBLE else torch.float32), mode:
         outputs = check_outputs(reference, reference(**arguments))
     return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
 

@@ -209,7 +209,7 @@ class MemberNoise:
         What lies between, such as the gradient of a softmax whose largest elements are near each other, none meets.
         """
         steps = self.step_rows
-        if not self.is_thorough or not steps:
+        if not self.is_thorough or not steps or not t.is_floating_point():
             return t
         scattered = t.clone()
         stack, members = self.by_replica(scattered), 1 if self.replicas > 1 else 0

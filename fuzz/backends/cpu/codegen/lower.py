@@ -222,9 +222,10 @@ class Lowering:
 
     def copy_if_overwritten(self, target: Operand, source: Operand, targets: Sequence[Operand]) -> Operand:
         """The source, copied first if it reads a variable that is about to change."""
-        if isinstance(source, Uniform) and not source.type.is_tensor:
+        if not source.type.is_tensor:
             changed = {other.text for other in targets if isinstance(other, Uniform)}
-            is_overwritten = source.text in changed
+            # A pointer that was cast to an integer is an expression that reads the variable.
+            is_overwritten = bool(changed & set(re.findall(r"\w+", source.at((), None))))
         else:
             shape = target.type.shape
             is_overwritten = any(

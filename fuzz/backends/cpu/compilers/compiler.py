@@ -69,9 +69,8 @@ def version() -> str:
 def source_hash() -> str:
     """A hash of this package's files."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.[pc]*")):
-        if path.is_file():
-            digest.update(path.read_bytes())
+    for path in sorted(path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".c")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -126,6 +126,8 @@ class Assembly:
         values = [self.value(operand, t, flush, text) for operand in operands[1:]]
         target = self.registers[operands[0]]
         if name == "setp" and len(modifiers) > 0 and modifiers[0] in COMPARISONS and len(values) == 2:
+            if t[0] == "f" and modifiers[0] == "ne":  # It is false of NaN, as all ordered comparisons are; neu is not.
+                return f"{target} = {values[0]} < {values[1]} || {values[0]} > {values[1]};"
             return f"{target} = {values[0]} {COMPARISONS[modifiers[0]]} {values[1]};"
         expression = self.expression(text, name, [word for word in modifiers if word != "ftz"], t, values)
         expression = f"flush({expression})" if flush else expression

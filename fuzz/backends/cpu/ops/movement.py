@@ -8,6 +8,7 @@ from fuzz.backends.cpu.codegen.index import (
     Index,
     IndexMap,
     current_index,
+    current_position,
     index_at,
     make_index_function,
     origin,
@@ -124,7 +125,8 @@ def cat(lowering: Lowering, op: Op) -> None:
 
 
 def copy_into(lowering: Lowering, array: str, source: Operand, start: int) -> None:
-    lowering.for_each_lane(source.type.shape, [source], lambda text: f"{array}[d0 + {start}] = {text[0]};", "")
+    position = current_position(source.type.shape)
+    lowering.for_each_lane(source.type.shape, [source], lambda text: f"{array}[{position} + {start}] = {text[0]};", "")
 
 
 def gather(lowering: Lowering, op: Op) -> None:
@@ -155,7 +157,8 @@ def histogram(lowering: Lowering, op: Op) -> None:
 
     def compute(texts: list[str]) -> str:
         wanted = f"{texts[1]} && " if len(texts) > 1 else ""
-        return f"if ({wanted}(u32){texts[0]} < {bins}) {name}[{texts[0]}]++;"
+        value = f"({operands[0].type.unsigned}){texts[0]}"
+        return f"if ({wanted}{value} < {bins}) {name}[{value}]++;"
 
     lowering.for_each_lane(operands[0].type.shape, operands, compute, "")
     lowering.end_loop()

@@ -158,10 +158,17 @@ def hardswish(x: Tensor) -> Tensor:
     return x * torch.clamp(x + 3, 0, 6) / 6
 
 
+HARDSWISH_CORNERS: tuple[float, ...] = tuple(
+    torch.ops.aten.hardswish_backward(torch.ones(2), torch.tensor([-3.0, 3.0])).tolist()
+)
+"""The derivative of hardswish that the installed torch takes at -3 and 3, where there are two."""
+
+
 def hardswish_backward(g: Tensor, x: Tensor) -> Tensor:
-    """g*(x/3 + 1/2) between -3 and 3, g above, 0 below."""
-    inside = torch.where(x <= 3, g * (x / 3 + 0.5), g)
-    return torch.where(x < -3, torch.zeros_like(g), inside)
+    """g*(x/3 + 1/2) between -3 and 3, g above, 0 below; at the corners what the installed torch takes."""
+    low, high = HARDSWISH_CORNERS
+    inside = torch.where(x < 3, g * (x / 3 + 0.5), torch.where(x == 3, g * high, g))
+    return torch.where(x < -3, torch.zeros_like(g), torch.where(x == -3, g * low, inside))
 
 
 def softshrink(x: Tensor, width: float = 0.5) -> Tensor:
@@ -196,8 +203,9 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta*x + alpha*outer(a, b)."""
-    return x * beta + torch.outer(a, b) * alpha
+    """beta*x + alpha*outer(a, b); with a beta of 0 whatever x holds does not count."""
+    product = torch.outer(a, b) * alpha
+    return x * beta + product if beta else product + torch.zeros_like(x)
 
 
 def round_to_decimals(x: Tensor, *, decimals: int) -> Tensor:

@@ -228,7 +228,10 @@ def elementary(name: str) -> Callable[..., Any]:
     @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise = mode.noise
-        operands = align(args, noise.rows)
+        # Whole numbers are taken as floating ones, exactly.
+        operands = [
+            x.double() if isinstance(x, Tensor) and not x.is_floating_point() else x for x in align(args, noise.rows)
+        ]
         exponents = [noise.scatter_exponents(operands[0])] if name in ("exp", "exp2") else operands
         t = func(*exponents, **kwargs)
         out = wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))

@@ -247,12 +247,15 @@ def scatter_reduce(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], 
     t = map_members(mode, func, args, kwargs)
     if reduce in ("amin", "amax") or not t.is_floating_point():
         return wrap(mode, t)
-    n = float(args[3].numel() + 1)
+    start, added = _stacked(args[0], mode.noise.rows), unwrap(args[3])
+    ones = _with(args[:4], torch.ones_like(start), 3, torch.ones_like(added), added is not args[3])
+    count = accumulate_members(mode, aten.scatter_add.default, ones, ())
     if reduce == "prod":
-        return wrap(mode, mode.noise.round_(t, n))
+        return wrap(mode, mode.noise.round_(t, float(count.max()) if count.numel() else 1.0))
     from fuzz.reference.envelope.rules.linear import absolute
 
-    return wrap(mode, mode.noise.add_error_(t, map_members(mode, func, absolute(args), kwargs), n / 2 + 2))
+    bounds = map_members(mode, func, absolute(args), kwargs)
+    return wrap(mode, mode.noise.add_error_(t, bounds.mul_(sequential_steps(count + 1)), 1.0))
 
 
 def register() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -162,9 +164,43 @@ def terms(args: tuple[Any, ...]) -> int:
 
 
 def convolution_terms(args: tuple[Any, ...]) -> int:
-    """Products in an output element of convolution(input, weight, ...): channels of a group times the kernel's size."""
-    weight = args[1]
-    return max(int(weight.numel()) // max(int(weight.shape[0]), 1), 2)
+    """Products in an output element of convolution(input, weight, bias, stride, padding, dilation, transposed,
+    output_padding, groups): channels of a group times the kernel's size.
+    """
+    weight, transposed, groups = args[1], args[6], args[8]
+    channels = weight.shape[0] // groups if transposed else weight.shape[1]
+    return max(int(channels) * int(math.prod(weight.shape[2:])), 2)
+
+
+def pool_terms(window: int, dims: int) -> Any:
+    """Terms in an element of a pool by averages over `dims`, of which an argument is the window, or of its gradient."""
+
+    def count(args: tuple[Any, ...]) -> int:
+        sizes = args[window] if isinstance(args[window], Sequence) else [args[window]]
+        return int(math.prod(sizes) if len(sizes) == dims else sizes[0] ** dims)
+
+    return count
+
+
+def adaptive_terms(args: tuple[Any, ...]) -> int:
+    """Terms in an element of _adaptive_avg_pool(x, sizes), or of its gradient of (g, x)."""
+    other = args[1].shape if isinstance(args[1], Tensor) else args[1]
+    spatial = len(args[1]) if not isinstance(args[1], Tensor) else args[0].dim() - 1
+    pairs = list(zip(reversed(args[0].shape), reversed(other), strict=False))[:spatial]
+    return math.prod(int(-(-max(pair) // max(min(pair), 1)) + 1) for pair in pairs)
+
+
+def upsampling_terms(points: int) -> Any:
+    """Terms in an element of upsampling between so many points, or of its gradient of (g, output size, input size)."""
+
+    def count(args: tuple[Any, ...]) -> int:
+        given, wanted = args[1], args[2] if len(args) > 2 and isinstance(args[2], Sequence) else None
+        if wanted is None or given is None:
+            return points
+        scales = (-(-big // max(small, 1)) for big, small in zip(reversed(given), reversed(wanted), strict=False))
+        return points * math.prod(int(max(scale, 1) + 1) for scale in list(scales)[: len(given)])
+
+    return count
 
 
 def apply_linear(count: Any, multiplied: int = 0) -> Any:
@@ -199,12 +235,20 @@ WINDOWED = (
     "upsample_nearest1d_backward upsample_nearest2d_backward _upsample_nearest_exact1d_backward "
     "_upsample_nearest_exact2d_backward"
 )
-LINEAR = (
-    "avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward col2im "
-    "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward "
-    "upsample_trilinear3d upsample_trilinear3d_backward upsample_bilinear2d upsample_bilinear2d_backward "
-    "upsample_linear1d upsample_linear1d_backward upsample_bicubic2d upsample_bicubic2d_backward"
-)
+LINEAR = {
+    pool_terms(1, 1): "avg_pool1d",
+    pool_terms(1, 2): "avg_pool2d",
+    pool_terms(1, 3): "avg_pool3d",
+    pool_terms(2, 2): "avg_pool2d_backward col2im",
+    pool_terms(2, 3): "avg_pool3d_backward",
+    adaptive_terms: "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d "
+    "_adaptive_avg_pool3d_backward",
+    upsampling_terms(2): "upsample_linear1d upsample_linear1d_backward",
+    upsampling_terms(4): "upsample_bilinear2d upsample_bilinear2d_backward",
+    upsampling_terms(8): "upsample_trilinear3d upsample_trilinear3d_backward",
+    upsampling_terms(16): "upsample_bicubic2d upsample_bicubic2d_backward",
+}
+"""Operations that are linear in one operand, by how many terms an element adds up."""
 
 
 def register() -> None:
@@ -215,7 +259,8 @@ def register() -> None:
     RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(apply_linear(convolution_terms, multiplied=2), "convolution.default")
     RULES.register(apply_linear(terms, multiplied=3), "convolution_backward")
-    for name in LINEAR.split():
-        RULES.register(apply_linear(terms), name)
+    for count, names in LINEAR.items():
+        for name in names.split():
+            RULES.register(apply_linear(count), name)
     for name in WINDOWED.split():
         RULES.register(apply_linear(window_terms), name)

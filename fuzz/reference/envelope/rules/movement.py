@@ -181,7 +181,7 @@ def scatter_part(extra: int) -> Callable[..., Any]:
         count = mode.noise.rows
         x, source = (a.stacked if type(a) is EnsembleTensor else a.expand(count, *a.shape) for a in args[:2])
         values = [x, source, *args[2:]]
-        for a in func._schema.arguments[len(values) : 3 + extra]:
+        for a in func._schema.arguments[len(values) : 3 + 2 * extra]:
             values.append(a.default_value)
         for p in range(2 + extra, 3 + 2 * extra) if extra else (2,):
             values[p] = values[p] % (x.dim() - 1) + 1

@@ -213,3 +213,16 @@ def test_others_are_refused_with_their_text(asm):
     x = words(6)
     with pytest.raises(cpu.UnsupportedOperation, match="elementwise_inline_asm"):
         on_words[(1,)](x, x, x, x.clone(), asm, B=N)
+
+
+@triton.jit
+def differs(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    asm: tl.constexpr = "{ .reg .pred p; setp.ne.f32 p, $1, $1; selp.b32 $0, 1, 0, p; }"
+    tl.store(out + i, tl.inline_asm_elementwise(asm, "=r,f", [tl.load(x + i)], dtype=tl.int32, is_pure=True, pack=1))
+
+
+def test_an_ordered_comparison_is_false_of_nan():
+    out = torch.empty(4, dtype=torch.int32)
+    differs[(1,)](torch.tensor([1.0, float("nan"), 0.0, float("inf")]), out, B=4)
+    assert out.tolist() == [0, 0, 0, 0]

@@ -219,3 +219,47 @@ def test_a_value_of_many_dims_is_broadcast_along_each(axis):
     x, out = torch.arange(32, dtype=torch.int32), torch.empty(64, dtype=torch.int32)
     one_broadcast[(1,)](x, out, SHAPE=shape, WIDE=wide, N=64)
     assert torch.equal(out, (2 * x).reshape(shape).expand(wide).reshape(-1))
+
+
+@triton.jit
+def bins_of(x, counts, N: tl.constexpr, BINS: tl.constexpr):
+    tl.store(counts + tl.arange(0, BINS), tl.histogram(tl.load(x + tl.arange(0, N)), BINS))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [(torch.uint8, [0, 1, 200, 255, 128, 127, 200, 3]), (torch.int64, [0, 1, (1 << 40) + 1, 255, -1, 127, 7, 3])],
+)
+def test_the_histogram_counts_bytes_as_unsigned_and_no_value_beyond_the_last_bin(dtype, values):
+    counts = torch.empty(256, dtype=torch.int32)
+    bins_of[(1,)](torch.tensor(values, dtype=dtype), counts, N=8, BINS=256)
+    kept = [value for value in values if 0 <= value < 256]
+    assert counts.tolist() == torch.bincount(torch.tensor(kept), minlength=256).tolist()
+
+
+@triton.jit
+def pointers_in_a_loop(x, out):
+    pointer, before = x, x.to(tl.int64)
+    for _ in range(3):
+        now = pointer.to(tl.int64)
+        pointer = pointer + 1
+        before = now
+    tl.store(out, before - x.to(tl.int64))
+
+
+def test_a_loop_that_carries_a_pointer_reads_it_before_it_is_moved():
+    out = torch.empty(1, dtype=torch.int64)
+    pointers_in_a_loop[(1,)](torch.zeros(8), out)
+    assert out.item() == 8
+
+
+@triton.jit
+def two_ones(x, out, MAY: tl.constexpr):
+    one = tl.load(x + tl.arange(0, 1))
+    tl.store(out + tl.arange(0, 2), tl.cat(one, one + 1, can_reorder=MAY))
+
+
+def test_two_tensors_of_one_element_are_joined():
+    out = torch.empty(2)
+    two_ones[(1,)](torch.tensor([3.0]), out, MAY=MAY_REORDER)
+    assert out.tolist() == [3.0, 4.0]

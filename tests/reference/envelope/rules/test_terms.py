@@ -1,0 +1,82 @@
+"""Bounds of pools, interpolation, scatters and convolutions count the terms of one element, and no more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fuzz.reference.envelope import Expected, evaluate, make_precision
+
+PRECISION = make_precision("libm")
+MANY = torch.arange(65536) // 64
+Formula = Callable[[torch.Tensor], torch.Tensor]
+
+
+def positive(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+
+
+def expected(formula: Callable[..., torch.Tensor], **inputs: torch.Tensor) -> Expected:
+    return evaluate(lambda **given: dict(y=formula(**given)), inputs, PRECISION, members=20)["y"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "shape", "most"),
+    [
+        (lambda x: F.avg_pool1d(x, 4), (1, 1, 65536), 2e-5),
+        (lambda x: F.avg_pool2d(x, 2), (1, 4, 128, 128), 2e-5),
+        (lambda x: F.avg_pool3d(x, (1, 2, 2)), (1, 2, 16, 32, 32), 2e-5),
+        (lambda x: F.adaptive_avg_pool2d(x, (64, 32)), (1, 4, 128, 128), 5e-5),
+        (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (1, 2, 64, 64), 2e-5),
+        (lambda x: torch.zeros(1024, dtype=x.dtype).scatter_reduce(0, MANY, x, "sum"), (65536,), 5e-5),
+        (lambda x: torch.zeros(1024, dtype=x.dtype).scatter_reduce(0, MANY, x, "mean"), (65536,), 5e-5),
+        (lambda x: torch.ones(1024, dtype=x.dtype).scatter_reduce(0, MANY, x, "prod"), (65536,), 1e-4),
+    ],
+    ids=["avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive", "bilinear", "sum", "mean", "prod"],
+)  # fmt: skip
+def test_the_bound_does_not_grow_with_the_tensor(formula: Formula, shape: tuple[int, ...], most: float) -> None:
+    x = positive(*shape) if len(shape) > 1 else 1 + 0.001 * positive(*shape)
+    y = expected(formula, x=x)
+    assert 0 < float((4 * y.spread / y.value.abs()).max()) < most
+    assert bool(((formula(x.float()).double() - y.value).abs() <= 4 * y.spread + 1e-7 * y.value.abs()).all())
+
+
+def test_a_transposed_convolution_adds_up_the_channels_of_its_input() -> None:
+    x, weight = torch.ones(1, 1024, 4, dtype=torch.float64), torch.full((1024, 1, 3), 0.1, dtype=torch.float64)
+    y = expected(lambda x, weight: F.conv_transpose1d(x, weight), x=x, weight=weight)
+    in_sequence = torch.zeros(())
+    for _ in range(1024):
+        in_sequence += torch.tensor(0.1)
+    assert abs(float(in_sequence) - float(y.value[0, 0, 0])) < float(4 * y.spread[0, 0, 0])
+
+
+def test_the_default_eps_of_an_rms_norm_is_that_of_the_kernels_dtype() -> None:
+    x = 1e-3 * torch.randn(3, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    y = expected(lambda x: F.rms_norm(x, (8,)), x=x.float().double())
+    assert bool(((F.rms_norm(x.float(), (8,)).double() - y.value).abs() <= 4 * y.spread).all())
+    assert torch.equal(torch.rms_norm(x, (8,)), F.rms_norm(x, (8,), eps=torch.finfo(torch.float64).eps))
+
+
+def test_exponentials_of_whole_numbers() -> None:
+    y = expected(lambda x: x * torch.exp(-torch.arange(4)) + torch.exp2(torch.arange(4)), x=positive(4))
+    assert bool(torch.isfinite(y.value).all()) and 0 < float(y.spread.max()) < 1e-5
+
+
+def test_the_corners_of_hardswish_are_torchs() -> None:
+    x = torch.tensor([-4.0, -3.0, 0.0, 3.0, 4.0], dtype=torch.float64)
+    y = expected(lambda x, g: torch.ops.aten.hardswish_backward(g, x), x=x, g=torch.ones_like(x))
+    assert torch.equal(y.value, torch.ops.aten.hardswish_backward(torch.ones_like(x), x))
+
+
+def test_the_diagonal_that_is_replaced_may_be_left_to_its_default() -> None:
+    y = expected(lambda x: torch.diagonal_scatter(x, torch.zeros(3)), x=positive(3, 3))
+    assert torch.equal(y.value.diagonal(), torch.zeros(3, dtype=torch.float64))
+
+
+def test_what_an_outer_product_is_added_to_does_not_count_with_a_beta_of_0() -> None:
+    nan = torch.full((3, 3), float("nan"), dtype=torch.float64)
+    y = expected(lambda x: torch.addr(x, torch.ones(3), torch.ones(3), beta=0), x=nan)
+    assert torch.equal(y.value, torch.ones(3, 3, dtype=torch.float64))
