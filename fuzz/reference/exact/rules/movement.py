@@ -24,10 +24,15 @@ MOVING = (
     "unsqueeze diagonal diagonal_copy diag_embed roll cat stack select.int slice.Tensor flip unfold select_copy split "
     "split_with_sizes split_with_sizes_copy split_copy unbind unbind_copy select_scatter slice_scatter "
     "diagonal_scatter select_backward slice_backward diagonal_backward tril triu constant_pad_nd reflection_pad1d "
-    "reflection_pad2d replication_pad1d replication_pad2d im2col pixel_shuffle pixel_unshuffle channel_shuffle rot90 "
+    "reflection_pad2d replication_pad1d replication_pad2d pixel_shuffle pixel_unshuffle channel_shuffle rot90 "
     "copy fill zero index.Tensor _unsafe_index.Tensor gather index_select embedding masked_select masked_scatter take "
     "where scatter.src scatter.value index_copy index_fill masked_fill narrow_copy fill.Tensor"
 )
+MOVING_FLOATS = (
+    "im2col upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d"
+)
+"""Movements that torch implements for floating numbers alone; which pixels are nearest is torch's own choice."""
 ADJOINT = (
     "reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward col2im"
 )
@@ -51,6 +56,13 @@ def move(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
     if isinstance(out, Tensor):
         return _gather(numbers, out)
     return tuple(_gather(numbers, t) for t in out)
+
+
+def move_floats(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same of the first argument alone, on positions as float64, which holds each of them."""
+    pool = [np.array([mode.arithmetic.zero], dtype=object)]
+    positions = _to_positions(mode, args[0], pool, True).double()
+    return _gather(np.concatenate(pool), func(positions, *args[1:], **kwargs).long())
 
 
 def _view(func: OpOverload, given: dict[str, Any]) -> Any:
@@ -194,6 +206,7 @@ def register() -> None:
     RULES.register(convert_constant, "lift_fresh", "lift", "detach", "alias", "clone")
     RULES.register(cast, "_to_copy")
     RULES.register(move, *MOVING.split())
+    RULES.register(move_floats, *MOVING_FLOATS.split())
     RULES.register(
         accumulate, "index_add.default", "scatter_add.default", "index_put.default", "_unsafe_index_put.default"
     )

@@ -191,3 +191,22 @@ def test_writes_through_views_are_seen() -> None:
 
     x = torch.arange(12.0).view(4, 3)
     torch.testing.assert_close(doubles(exactly(formula, {"x": x})), formula(x))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_the_nearest_pixels_are_torchs(mode: str) -> None:
+    x = torch.arange(1.0, 6.0).view(1, 1, 5)
+    for size in range(2, 6):
+        for more in ({"scale_factor": 3.0}, {"scale_factor": 0.7}, {"size": 7}, {"size": 4}):
+            part = x[:, :, :size]
+            wanted = F.interpolate(part, mode=mode, **more)  # type: ignore[arg-type]
+            got = exactly(lambda x, more=more: F.interpolate(x, mode=mode, **more), {"x": part})
+            assert torch.equal(doubles(got), wanted)
+    square = torch.arange(1.0, 7.0).view(1, 1, 2, 3)
+    got = exactly(lambda x: F.interpolate(x, scale_factor=(3.0, 1.5), mode=mode), {"x": square})
+    assert torch.equal(doubles(got), F.interpolate(square, scale_factor=(3.0, 1.5), mode=mode))
+
+
+def test_windows_are_moved_exactly() -> None:
+    x = torch.arange(1.0, 17.0).view(1, 1, 4, 4)
+    assert torch.equal(doubles(exactly(lambda x: F.unfold(x, 2, padding=1), {"x": x})), F.unfold(x, 2, padding=1))
