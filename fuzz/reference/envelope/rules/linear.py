@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import added_matmul, rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise
 from fuzz.reference.envelope.summation import rounding_steps, tree_steps
 
@@ -190,19 +191,6 @@ def adaptive_terms(args: tuple[Any, ...]) -> int:
     return math.prod(int(-(-max(pair) // max(min(pair), 1)) + 1) for pair in pairs)
 
 
-def upsampling_terms(points: int) -> Any:
-    """Terms in an element of upsampling between so many points, or of its gradient of (g, output size, input size)."""
-
-    def count(args: tuple[Any, ...]) -> int:
-        given, wanted = args[1], args[2] if len(args) > 2 and isinstance(args[2], Sequence) else None
-        if wanted is None or given is None:
-            return points
-        scales = (-(-big // max(small, 1)) for big, small in zip(reversed(given), reversed(wanted), strict=False))
-        return points * math.prod(int(max(scale, 1) + 1) for scale in list(scales)[: len(given)])
-
-    return count
-
-
 def apply_linear(count: Any, multiplied: int = 0) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation).
 
@@ -219,6 +207,37 @@ def apply_linear(count: Any, multiplied: int = 0) -> Any:
             return wrap(mode, noise.add_error_(results, bounds, factor, n))
         pairs = zip(results, bounds, strict=True)
         return wrap_all(mode, tuple(noise.add_error_(t, b, factor, n) if t is not None else t for t, b in pairs))
+
+    return rule
+
+
+def interpolate(dims: int, reach: int) -> Any:
+    """Rule of interpolation of (x, sizes, ..), and of its gradient of (g, sizes, sizes of x, ..).
+
+    Besides the terms that an element adds up the place between the points is rounded, which is a number of the size of
+    the dim: that moves the weights of the nearest points, also of those whose weight is 0.
+    """
+    pools = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+    def nearby(x: Tensor) -> Tensor:
+        """The largest of the numbers around each, (.., *spatial)."""
+        flat = x.reshape(-1, 1, *x.shape[-dims:])
+        return pools[dims](flat, 2 * reach + 1, stride=1, padding=reach).view(x.shape)
+
+    @rounds
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        results = map_members(mode, func, args, kwargs)
+        (x, *rest), is_gradient = absolute(args), "backward" in str(func)
+        bounds = map_members(mode, func, (x, *rest), kwargs).abs()
+        sizes = args[2][-dims:] if is_gradient else args[0].shape[-dims:]
+        points = (2 * reach) ** dims
+        if is_gradient:
+            points *= math.prod(-(-out // max(size, 1)) + 1 for out, size in zip(args[1], sizes, strict=True))
+            moved = nearby(bounds)
+        else:
+            moved = map_members(mode, func, (wrap_stacked(nearby(unwrap(x))), *rest), kwargs).abs()
+        amplitude = bounds * (rounding_steps(points) + 1) + moved * (2.0 * reach * max(sizes))
+        return wrap(mode, mode.noise.add_error_(results, amplitude, 1.0, points))
 
     return rule
 
@@ -243,12 +262,15 @@ LINEAR = {
     pool_terms(2, 3): "avg_pool3d_backward",
     adaptive_terms: "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d "
     "_adaptive_avg_pool3d_backward",
-    upsampling_terms(2): "upsample_linear1d upsample_linear1d_backward",
-    upsampling_terms(4): "upsample_bilinear2d upsample_bilinear2d_backward",
-    upsampling_terms(8): "upsample_trilinear3d upsample_trilinear3d_backward",
-    upsampling_terms(16): "upsample_bicubic2d upsample_bicubic2d_backward",
 }
 """Operations that are linear in one operand, by how many terms an element adds up."""
+INTERPOLATION = {
+    "upsample_linear1d": (1, 1),
+    "upsample_bilinear2d": (2, 1),
+    "upsample_trilinear3d": (3, 1),
+    "upsample_bicubic2d": (2, 2),
+}
+"""Over how many dims an operation interpolates, and between how many points to each side."""
 
 
 def register() -> None:
@@ -262,5 +284,7 @@ def register() -> None:
     for count, names in LINEAR.items():
         for name in names.split():
             RULES.register(apply_linear(count), name)
+    for name, (dims, reach) in INTERPOLATION.items():
+        RULES.register(interpolate(dims, reach), name, f"{name}_backward")
     for name in WINDOWED.split():
         RULES.register(apply_linear(window_terms), name)
