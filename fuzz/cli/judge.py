@@ -18,6 +18,7 @@ from fuzz.escaping import printable
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, WITHOUT_PROBLEM
 from fuzz.judge.formats.options import JudgeOptions
+from fuzz.judge.result.judgement import Judgement
 from fuzz.judge.result.report import VERSION, format_judgement, judgement_json
 from fuzz.worker.system import total_memory
 
@@ -77,19 +78,21 @@ def judge(
 
 
 def judge_paths(options: JudgeOptions, json: bool) -> int:
-    """Judges what the arguments name."""
+    """Judges what the arguments name; as text each judgement is printed as it comes."""
     # It imports Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.judge.command import judge_all
     from fuzz.judge.ops.report import format_table
 
-    found = list(judge_all(options, errors.print))
+    found: list[Judgement] = []
+    for judgement in judge_all(options, errors.print):
+        if not json:
+            put("\n" * bool(found) + format_judgement(judgement))
+        found.append(judgement)
     if json:
         values = [judgement_json(one) for one in found]
         put_json(values[0] if len(values) == 1 else values)
-    else:
-        put("\n\n".join(map(format_judgement, found)))
-        if options.format == OPS and len(found) > 1:
-            put(f"\n{format_table(found)}")
+    elif options.format == OPS and len(found) > 1:
+        put(f"\n{format_table(found)}")
     return max(one.exit_code for one in found)
 
 

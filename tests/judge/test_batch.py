@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from commands import fuzz
 from judge_stub import make_stub
 
 from fuzz.errors import UsageError
+from fuzz.judge import command
 from fuzz.judge.batch.host import Stopped
 from fuzz.judge.batch.listing import list_folder
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import JudgeTask, TaskOptions, decode_task, encode_task
+from fuzz.judge.formats.options import JudgeOptions
+from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME, UNREADABLE
 from tests.judge.problems import RELU, as_solution
 
@@ -198,3 +202,17 @@ def test_where_a_batch_runs_is_checked_first(tmp_path: Path, words: list[str], s
     ran = fuzz("judge", "--batch", str(tmp_path / "solutions"), "--problems", str(tmp_path / "problems"), *words)
     assert ran.code == 2 and said in ran.err, ran.err
     assert not list(tmp_path.glob("solutions/*.jsonl"))
+
+
+def test_what_is_judged_is_printed_before_what_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge_all(options: JudgeOptions, announce: object) -> Iterator[Judgement]:
+        yield Judgement(RIGHT, "of the first", "p.py", "s.py", "cpu")
+        yield Judgement(WRONG, "of the second", "p.py", "t.py", "cpu")
+        raise UsageError("there is no more")
+
+    monkeypatch.setattr(command, "judge_all", judge_all)
+    ran = fuzz("judge", "p.py", tmp_path)
+    assert ran.code == 2 and "there is no more" in ran.err
+    assert ran.out.index("of the first") < ran.out.index("\n\n") < ran.out.index("of the second")

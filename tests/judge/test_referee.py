@@ -191,6 +191,12 @@ def test_weights_of_other_names_are_taken_by_shape_and_order(tmp_path: Path) -> 
 def test_a_solution_that_cannot_be_loaded_is_unsupported(tmp_path: Path) -> None:
     found = judged(tmp_path, RELU, "import no_such_module\n")
     assert found.verdict == UNSUPPORTED and "no_such_module" in found.reason
+
+
+def test_a_solution_without_its_class_is_judged_all_the_same(tmp_path: Path) -> None:
+    found = judged(tmp_path, RELU, "x = 1\n")
+    assert (found.verdict, found.cause, score(found)) == (UNSUPPORTED, SOLUTION, 0.0)
+    assert found.reason == "solution.py has no class ModelNew"
     assert (found.cause, score(found)) == (SOLUTION, 0.0)
 
 

@@ -115,6 +115,9 @@ class SolutionHandler:
             return Refusal(f"the solution cannot be run here: {reason}", UnsupportedHere.__name__)
         try:
             self.load()
+        except (NotComparable, Unsupported) as error:
+            # Of these it is judged; across the process a UsageError loses its class.
+            return Refusal(str(error), type(error).__name__)
         except UsageError:
             raise
         except Exception as error:
