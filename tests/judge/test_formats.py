@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.referee import judge
-from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
+from fuzz.judge.result.judgement import PROBLEM, RIGHT, UNSUPPORTED, WRONG, Judgement
 
 TASK = """
 files:
@@ -55,10 +57,10 @@ DEFINITION = {
 }
 
 
-def judged_submission(folder: Path, body: str) -> Judgement:
+def judged_submission(folder: Path, body: str, reference: str = REFERENCE) -> Judgement:
     task, submission = folder / "task", folder / "submission.py"
     task.mkdir()
-    files = {"task.yml": TASK, "reference.py": REFERENCE, "task.py": "input_t = tuple\n"}
+    files = {"task.yml": TASK, "reference.py": reference, "task.py": "input_t = tuple\n"}
     for name, text in files.items():
         (task / name).write_text(text, encoding="utf-8")
     submission.write_text(SUBMISSION.replace("BODY", body), encoding="utf-8")
@@ -81,14 +83,20 @@ def test_a_submission_that_is_wrong_at_the_size_of_a_benchmark_only_is_wrong(tmp
     assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
 
 
-def judged_definition(folder: Path, source: str) -> Judgement:
+def test_a_task_that_cannot_be_imported_is_unsupported(tmp_path: Path) -> None:
+    found = judged_submission(tmp_path, "= x.sum()", f"import no_such_module\n{REFERENCE}")
+    assert (found.verdict, found.cause) == (UNSUPPORTED, PROBLEM)
+    assert found.reason.startswith("the problem cannot be loaded") and "no_such_module" in found.reason
+
+
+def judged_definition(folder: Path, source: str, definition: Mapping[str, Any] = DEFINITION) -> Judgement:
     solution = {
         "name": "s",
         "spec": {"language": "python", "entry_point": "main.py::run", "destination_passing_style": True},
         "sources": [{"path": "main.py", "content": source}],
     }
     paths = folder / "definition.json", folder / "solution.json"
-    for path, value in zip(paths, (DEFINITION, solution), strict=True):
+    for path, value in zip(paths, (definition, solution), strict=True):
         path.write_text(json.dumps(value), encoding="utf-8")
     return judge(JudgeOptions(*paths, "flashinfer", "cpu", seconds=0))
 
@@ -102,3 +110,9 @@ def test_small_outputs_that_pass_the_formats_rule_are_wrong(tmp_path: Path) -> N
     source = "def run(x, factor, y):\n    y.copy_(x.float().sum(1) * factor + 0.004)\n"
     found = judged_definition(tmp_path, source)
     assert (found.verdict, found.own_rule) == (WRONG, True)
+
+
+def test_a_definition_whose_reference_cannot_be_executed_is_unsupported(tmp_path: Path) -> None:
+    definition = {**DEFINITION, "reference": "import no_such_module\n"}
+    found = judged_definition(tmp_path, "def run(x, factor, y):\n    pass\n", definition)
+    assert (found.verdict, found.cause) == (UNSUPPORTED, PROBLEM) and "no_such_module" in found.reason

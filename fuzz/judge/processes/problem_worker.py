@@ -71,12 +71,27 @@ class ProblemHandler:
         # The problem asks for a GPU as its solutions do; its process runs on the processor.
         DEFAULT.prepare()
         stay_on_processor()
-        self.problem: Problem = load_problem(config.format, config.path, config.spec)
+        self.problem: Problem
+        self.refusal = self.load()
         self.description: ProblemDescription | None = None
         self.targets: dict[tuple[bool, bool], Target] = {}
         self.most_work: Work | None = None
 
+    def load(self) -> Refusal | None:
+        """Loads the problem, which may execute its code; why that cannot be done, None where it is."""
+        try:
+            self.problem = load_problem(self.config.format, self.config.path, self.config.spec)
+        except (NotComparable, Unsupported) as error:
+            return Refusal(str(error), type(error).__name__)
+        except UsageError:
+            raise
+        except Exception as error:
+            return Refusal(f"the problem cannot be loaded: {one_line(error)}", Unsupported.__name__)
+        return None
+
     def __call__(self, request: Any) -> Any:
+        if self.refusal is not None:
+            return self.refusal
         try:
             with OnDevice(DEFAULT.device):
                 return self.answer(request)
