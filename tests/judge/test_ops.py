@@ -10,17 +10,18 @@ import torch
 from fuzz.errors import UsageError
 from fuzz.judge.formats.ops import OpsProblem, OpsSolution, WrongForm
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.ops import samples
-from fuzz.judge.ops.judge_ops import judge_operations, list_files
+from fuzz.judge.ops import judge_ops, samples
+from fuzz.judge.ops.judge_ops import judge_operations, judge_samples, list_files
 from fuzz.judge.ops.registrations import folder_operation, load_registrations
 from fuzz.judge.ops.report import format_table, operations_json
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.samples import SampleFinder
 from fuzz.judge.ops.schemas import bind, find_counterpart, find_functional, find_overload, full_name
 from fuzz.judge.problem.description import Setting
-from fuzz.judge.processes.requests import Refusal
+from fuzz.judge.processes.requests import Refusal, SolutionConfig
 from fuzz.judge.result.judgement import ODD_VALUES, RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.run.setup import start_worker_server
+from fuzz.worker.worker import Worker
 from tests.judge.problems import write
 
 MODULE = """
@@ -272,6 +273,22 @@ def test_the_operations_of_a_module_are_a_table_and_one_value() -> None:
 def test_a_folder_without_implementations_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no implementation"):
         list(judge_operations(JudgeOptions(tmp_path, tmp_path, "ops", "cpu"), lambda text: None))
+
+
+def test_there_is_a_folder_for_what_a_module_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[SolutionConfig] = []
+
+    def start(config: SolutionConfig, *options: object) -> Worker:
+        configs.append(config)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(judge_ops, "start_solution", start)
+    given = SampleFile(tmp_path / "0.sample", "float32")
+    for name in ("first", "first", "second"):
+        with pytest.raises(UsageError, match="enough"):
+            judge_samples(JudgeOptions(tmp_path, tmp_path / f"{name}.py", "ops", "cpu"), "aten::relu", [given])
+    assert all(one.build_folder.is_dir() for one in configs)
+    assert len({one.build_folder for one in configs}) == 2
 
 
 def test_counterparts_and_calls_follow_the_schema() -> None:

@@ -120,6 +120,7 @@ def test_libraries_choose_the_arithmetic_of_convolutions_and_not_of_products() -
 def test_what_is_set_or_built_is_looked_at(tmp_path: Path) -> None:
     record = Tf32Record()
     record.look_at_settings(tmp_path)
+    record.look_at_settings(tmp_path / "removed")
     assert not record.may_use_tf32 and not may_multiply_in_tf32()
     (tmp_path / "extension.so").touch()
     record.look_at_settings(tmp_path)

@@ -162,7 +162,10 @@ def judge_samples(options: JudgeOptions, operation: str, samples: Sequence[Sampl
     backend = named_backend(options.backend).name
     total = Judgement(RIGHT, "", operation, str(options.solution), backend)
     deadline = Deadline()
-    config = SolutionConfig(OPS, options.solution.resolve(), backend, samples[0].path.parent / "extensions")
+    # What another file has built says nothing of this one.
+    build_folder = samples[0].path.parent / f"extensions-{options.solution.stem}"
+    build_folder.mkdir(exist_ok=True)
+    config = SolutionConfig(OPS, options.solution.resolve(), backend, build_folder)
     solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
     options = replace(options, seconds=options.seconds / len(samples))
     parts: list[Judgement] = []

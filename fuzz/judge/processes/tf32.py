@@ -36,7 +36,8 @@ class Tf32Record(DispatchMode):
 
     def look_at_settings(self, build_folder: Path) -> None:
         """Looks at what the solution has set for a GPU; code that it has built may use tf32."""
-        self.may_use_tf32 |= may_multiply_in_tf32() or any(build_folder.iterdir())
+        # A solution may have removed the folder, in which glob finds nothing.
+        self.may_use_tf32 |= may_multiply_in_tf32() or any(build_folder.glob("*"))
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
