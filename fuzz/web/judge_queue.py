@@ -9,14 +9,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fuzz.campaign.store import Store, Submission
-from fuzz.errors import StoreError
+from fuzz.errors import StoreError, describe_lack
 from fuzz.judge.batch.host import JudgeHost, Stopped
 from fuzz.judge.batch.task import JudgeTask, TaskOptions, failure
 from fuzz.judge.formats import FLASHINFER
@@ -47,6 +47,8 @@ class JudgeQueue:
     """Set where a submission has come."""
     owner: str = field(default_factory=lambda: own_name())
     threads: list[threading.Thread] = field(default_factory=list)
+    unreleased: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Submissions that this service has given up, and their fields, which the store has not taken yet."""
 
     def start(self) -> None:
         # A host ends with the thread that started it.
@@ -69,9 +71,9 @@ class JudgeQueue:
                     if self._judge_next(host):
                         idle_since = time.monotonic()
                         continue
-                except StoreError:
-                    # The store does not answer; what was running is taken again once its service is gone.
-                    pass
+                except (StoreError, OSError):
+                    # The store does not answer, or the machine lacks something; the process may hold some of it.
+                    host.close()
                 if time.monotonic() - idle_since > IDLE_SECONDS:
                     host.close()
                 self.work.wait(LOOK_SECONDS)
@@ -85,20 +87,31 @@ class JudgeQueue:
             return False
         try:
             judgement = self._judge(host, taken)
+            result = {"verdict": judgement["verdict"], "judgement": json.dumps(judgement), "updated": time.time()}
+            self.store.update_submission(taken.id, self.owner, state="judged", **result)
         except Stopped:
-            self.store.update_submission(taken.id, self.owner, **RELEASED)
-            return True
-        result = {"verdict": judgement["verdict"], "judgement": json.dumps(judgement), "updated": time.time()}
-        self.store.update_submission(taken.id, self.owner, state="judged", **result)
+            self._release(taken.id)
+        except BaseException as error:
+            # What the machine lacks for now is no fault of the submission.
+            self._release(taken.id, **({"tries": taken.tries - 1} if describe_lack(error) else {}))
+            raise
         return True
 
+    def _release(self, key: str, **more: Any) -> None:
+        """Has a submission judged by somebody else; where the store does not answer, once it does."""
+        self.unreleased[key] = {**RELEASED, **more}
+        with suppress(StoreError):
+            self.release_lost()
+
     def _judge(self, host: JudgeHost, taken: Submission) -> Mapping[str, Any]:
+        if taken.tries > MAX_TRIES:
+            # Its files are not written: it may be what cannot be done.
+            task = name_task(taken, Path(), self.workers)
+            return failure(task, f"{MAX_TRIES} services ended while they judged it", CRASHED)
         with tempfile.TemporaryDirectory(prefix="fuzz-submission-") as name:
-            task = write_files(taken, Path(name), self.workers)
-            if taken.tries > MAX_TRIES:
-                judgement = failure(task, f"{MAX_TRIES} services ended while they judged it", CRASHED)
-            else:
-                judgement = host.judge(task, partial(self._save_heartbeat, taken.id, [time.monotonic()]))
+            task = name_task(taken, Path(name), self.workers)
+            write_files(taken, task)
+            judgement = host.judge(task, partial(self._save_heartbeat, taken.id, [time.monotonic()]))
             # Paths of this folder mean nothing to who has sent it.
             cleaned: dict[str, Any] = json.loads(json.dumps(judgement).replace(json.dumps(f"{name}/")[1:-1], ""))
         return cleaned
@@ -107,34 +120,45 @@ class JudgeQueue:
         """Whether to stop; now and then a sign of life."""
         if time.monotonic() - last[0] > HEARTBEAT_SECONDS:
             last[0] = time.monotonic()
-            self.store.update_submission(key, self.owner, updated=time.time())
+            # A store that does not answer for a while ends no judgement.
+            with suppress(StoreError):
+                self.store.update_submission(key, self.owner, updated=time.time())
         return self.stopped.is_set()
 
     def release_lost(self) -> None:
-        """Has what a service was judging that is gone judged again."""
+        """Has what a service was judging that is gone judged again, and what this one could not release before."""
+        for key, fields in list(self.unreleased.items()):
+            self.store.update_submission(key, self.owner, **fields)
+            self.unreleased.pop(key, None)
         for submission in self.store.read(Submission, state="running"):
             if is_lost(submission):
                 self.store.update_submission(submission.id, submission.owner, **RELEASED)
 
 
-def write_files(submission: Submission, folder: Path, workers: int) -> JudgeTask:
-    """Writes a submission's files below a folder, and names what to judge."""
+def name_task(submission: Submission, folder: Path, workers: int) -> JudgeTask:
+    """What to judge of a submission whose files are below a folder."""
     ending = ".json" if submission.format == FLASHINFER else ".py"
-    solution, problem = folder / "solution" / f"solution{ending}", folder / "problem"
     # Of its own folder a solution may import.
+    solution = folder / "solution" / f"solution{ending}"
+    files: dict[str, str] = json.loads(submission.problem)
+    problem = folder / (f"problem{ending}" if "" in files else "problem")
+    options = TaskOptions(submission.format, submission.backend, submission.seconds, submission.seed, submission.memory)
+    share = max(total_memory() // (4 * workers), 1 << 30)
+    return JudgeTask(options, str(problem) if files else "", str(solution), share)
+
+
+def write_files(submission: Submission, task: JudgeTask) -> None:
+    """Writes a submission's files where its task has them."""
+    solution, problem = Path(task.solution), Path(task.problem)
     solution.parent.mkdir()
     solution.write_text(submission.solution, encoding="utf-8")
     files: dict[str, str] = json.loads(submission.problem)
     if "" in files:
-        problem = folder / f"problem{ending}"
         problem.write_text(files[""], encoding="utf-8")
     elif files:
         problem.mkdir()
         for name, text in files.items():
             (problem / name).write_text(text, encoding="utf-8")
-    options = TaskOptions(submission.format, submission.backend, submission.seconds, submission.seed, submission.memory)
-    share = max(total_memory() // (4 * workers), 1 << 30)
-    return JudgeTask(options, str(problem) if files else "", str(solution), share)
 
 
 def own_name() -> str:

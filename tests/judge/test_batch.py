@@ -153,6 +153,19 @@ def test_a_judgement_that_nobody_wants_ends(tmp_path: Path) -> None:
     assert host._process is None
 
 
+def test_a_process_that_is_left_in_a_task_answers_no_other_one(tmp_path: Path) -> None:
+    first, second = make_tasks(tmp_path, "RIGHT", "WRONG")
+
+    def fail() -> bool:
+        raise UsageError("the store does not answer")
+
+    with closing(make_stub()) as host:
+        with pytest.raises(UsageError, match="does not answer"):
+            host.judge(first, fail)
+        assert host._process is None
+        assert host.judge(second)["verdict"] == "WRONG"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

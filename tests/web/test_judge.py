@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +23,8 @@ from service_files import TOKEN, MakeClient, ServiceFiles
 from services import wait_until_answered
 
 from fuzz.campaign.store import Store, Submission
-from fuzz.errors import UsageError
+from fuzz.errors import StoreError, UsageError
+from fuzz.web import judge_queue
 from fuzz.web.judge_queue import MAX_TRIES, JudgeQueue, own_name
 from fuzz.web.settings import Settings
 from tests.judge.problems import RELU, as_solution
@@ -191,6 +194,57 @@ def test_a_service_that_ends_leaves_what_it_was_judging_to_the_next_one(store: S
     wait_for(lambda: vars(store.find(Submission, "a")), "running")
     queue.close()
     assert [(one.state, one.owner) for one in store.read(Submission)] == [("queued", "")]
+
+
+def judge_with_failures(
+    store: Store, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: Exception, times: int
+) -> dict[str, Any]:
+    """The submission once it is judged, though a function fails so many times at first."""
+    wrapped, left = getattr(place, name), [error] * times
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        if left:
+            raise left.pop()
+        return wrapped(*arguments, **options)
+
+    make_submission(store, "a")
+    monkeypatch.setattr(judge_queue, "LOOK_SECONDS", 0.01)
+    queue = JudgeQueue(store, 1, make_stub)
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, fail)
+        queue.start()
+        try:
+            return wait_for(lambda: vars(store.find(Submission, "a")), "judged")
+        finally:
+            queue.close()
+
+
+def test_a_machine_that_lacks_something_for_a_while_judges_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    found = judge_with_failures(store, monkeypatch, tempfile, "TemporaryDirectory", full, 2 * MAX_TRIES)
+    assert (found["verdict"], found["tries"]) == ("RIGHT", 1)
+
+
+def test_a_submission_whose_files_cannot_be_written_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OSError(errno.ENAMETOOLONG, "File name too long")
+    found = judge_with_failures(store, monkeypatch, judge_queue, "write_files", error, 1000)
+    assert found["verdict"] == "UNSUPPORTED" and json.loads(found["judgement"])["solution"] == "solution/solution.py"
+
+
+def test_what_the_store_does_not_take_is_judged_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The judgement is not taken, nor is the submission released.
+    error = StoreError("the database does not answer")
+    found = judge_with_failures(store, monkeypatch, store, "update_submission", error, 2)
+    assert (found["verdict"], found["tries"]) == ("RIGHT", 2)
+
+
+def test_a_sign_of_life_that_the_store_does_not_take_ends_no_judgement(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_queue, "HEARTBEAT_SECONDS", -1.0)
+    error = StoreError("the database does not answer")
+    found = judge_with_failures(store, monkeypatch, store, "update_submission", error, 1)
+    assert (found["verdict"], found["tries"]) == ("RIGHT", 1)
 
 
 @contextmanager

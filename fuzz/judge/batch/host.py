@@ -25,6 +25,10 @@ class Stopped(Exception):
     """The judgement was ended because nobody wants it any more."""
 
 
+class TakesTooLong(Exception):
+    """A judgement takes more time than it has."""
+
+
 @dataclass
 class JudgeHost:
     """One process that judges, which `launch` starts; where it is `remote` it sees no file, so that all are sent.
@@ -43,24 +47,35 @@ class JudgeHost:
         data = encode_task(sent, {str(path): content for path, content in sent.files()} if self.remote else {})
         limit = task.options.seconds + self.further_seconds
         for _ in range(TRIES):
-            process, end = self._start(), 0.0
-            process.send(data)
-            messages, ended = list[bytes](), ""
-            while not messages and not ended:
-                if is_stopped():
-                    self.close()
-                    raise Stopped
-                # One that waits for a node has not begun.
-                end = end or (time.monotonic() + limit if process.pid else 0.0)
-                if end and time.monotonic() > end:
-                    self.close()
-                    return failure(task, f"it takes more than {limit:g} s to judge", OUT_OF_TIME)
-                messages, _, ended = process.receive(POLL_SECONDS)
-            if messages:
-                found: Mapping[str, Any] = json.loads(messages[0])
+            try:
+                message = self._ask(data, limit, is_stopped)
+            except TakesTooLong:
+                self.close()
+                return failure(task, f"it takes more than {limit:g} s to judge", OUT_OF_TIME)
+            except BaseException:
+                # It still works on this task: the next one would take its message for an answer.
+                self.close()
+                raise
+            if message:
+                found: Mapping[str, Any] = json.loads(message)
                 return found
             self.close()
         return failure(task, "the process that judges it ended", CRASHED)
+
+    def _ask(self, data: bytes, limit: float, is_stopped: Callable[[], bool]) -> bytes:
+        """What the process answers to a task, nothing where it ends. Raises Stopped, and TakesTooLong after `limit`."""
+        process, end = self._start(), 0.0
+        process.send(data)
+        messages, ended = list[bytes](), ""
+        while not messages and not ended:
+            if is_stopped():
+                raise Stopped
+            # One that waits for a node has not begun.
+            end = end or (time.monotonic() + limit if process.pid else 0.0)
+            if end and time.monotonic() > end:
+                raise TakesTooLong
+            messages, _, ended = process.receive(POLL_SECONDS)
+        return messages[0] if messages else b""
 
     def _start(self) -> HostProcess:
         """The process, a new one where none runs."""
