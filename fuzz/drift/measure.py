@@ -113,15 +113,17 @@ def compare_row(
     batched, single = row.cpu().double(), alone.cpu().double()
     kind = named_dtype(DTYPE_NAMES[row.dtype])
     bound = error_bounds(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
-    difference = (batched - single).abs()
-    beyond = (difference > 2 * bound) & torch.isfinite(bound)
+    same = (batched == single) | (batched.isnan() & single.isnan())
+    # Of infinities and NaNs that are the same the difference is none, and no number.
+    difference = (batched - single).abs().masked_fill(same, 0)
+    beyond = ~(difference <= 2 * bound) & torch.isfinite(bound)
     return LayerDrift(
         batch=size,
         layer=number + 1,
         drift=float(difference.mean()),
         truth_error=float((batched - expected.value.reshape(-1)).abs().mean()),
         envelope=float(bound.mean()),
-        differ=int((batched != single).sum()),
+        differ=int((~same).sum()),
         beyond=int(beyond.sum()),
     )
 

@@ -29,9 +29,9 @@ def drift_json(plan: DriftPlan, batches: list[BatchDrift], result: Result | None
         "dims": dict(plan.dims),
         "options": dict(plan.options),
         "promise": "bitwise" if plan.bitwise else "envelope",
-        # JSON has no infinity: an envelope without a bound is null.
+        # JSON has no infinity and no NaN: an envelope without a bound is null, as is a mean over such elements.
         "rows": [
-            asdict(layer) | {"envelope": layer.envelope if math.isfinite(layer.envelope) else None} for layer in layers
+            {name: value if math.isfinite(value) else None for name, value in asdict(layer).items()} for layer in layers
         ],
         "broken": any(breaks_promise(plan, layer) for layer in layers),
         "findings": [finding_json(bug) for bug in result.bugs] if result else [],

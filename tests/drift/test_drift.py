@@ -79,6 +79,23 @@ def test_sizes_are_passed_under_the_names_that_the_launcher_has_for_them(tmp_pat
     assert measure(str(path), 3, layers=2, settings={"N": "4"}).first_different is None
 
 
+@pytest.mark.parametrize("value", ["x * 1e30", "x * float('nan')"])
+def test_the_same_infinities_and_nans_keep_the_promise(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(SCALED.replace("x / n_cols", value))
+    done = fuzz("drift", path, "--layers", 3, "--batches", "3", "--backend", "cpu", "--json", "--corpus", tmp_path)
+    assert (done.code, done.json["broken"]) == (0, False), done.err
+    assert [(row["drift"], row["differ"], row["beyond"]) for row in done.json["rows"]] == [(0, 0, 0)] * 3
+    assert done.json["rows"][-1]["truth_error"] is None
+
+
+def test_a_nan_of_the_batch_alone_breaks_either_promise(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(SCALED.replace("return dict(y=x", "return dict(y=x * (1 if len(x) == 1 else float('nan'))"))
+    (row, *_) = measure(str(path), 3, layers=1).layers
+    assert row.differ == row.beyond > 0
+
+
 def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
     plan = make_plan(load("matmul_invariant"), "matmul_invariant", backend="cpu", batches=(9,), layers=2)
     case = plan.case(0, 9)
