@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from fuzz.judge.indirect import is_indirect
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.judge.result.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
+from fuzz.judge.waiting import waits
 from fuzz.model.finding import Finding, filing_order
 from fuzz.model.outcome import Hung, describe
 from fuzz.worker.system import total_memory
@@ -31,8 +31,6 @@ RACES = ("race", CONFLICT)
 REVERSED = -1
 ORDERS = (REVERSED, 1)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""
-WAITS = re.compile(r"\batomic_(cas|xchg)\b")
-"""By these programs wait for each other, so that accesses which look like a race may be ordered."""
 MOST_PLACES = 8
 """Places that are shown."""
 
@@ -57,18 +55,13 @@ def judge_file(path: Path, seconds: float = SECONDS, memory: int = 0) -> Judgeme
     return judgement
 
 
-def waits(path: Path) -> bool:
-    """Whether the programs of a launch may wait for each other."""
-    return bool(WAITS.search(path.read_text(encoding="utf-8", errors="replace")))
-
-
-def run_program(worker: Worker, waits: bool) -> ScriptReport | WorkerCrash:
+def run_program(worker: Worker, may_wait: bool) -> ScriptReport | WorkerCrash:
     """Runs a program; where it hangs, and its kernels may wait for each other, in the reverse order as well.
 
     Programs run one after another, so that one which waits for a later one waits for ever.
     """
     limit = worker.timeout
-    if not waits:
+    if not may_wait:
         return ask(worker, RunScript())
     worker.timeout = min(WAITING_SECONDS, limit)
     report = ask(worker, RunScript())

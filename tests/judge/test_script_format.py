@@ -99,6 +99,7 @@ KEEP = "tl.store(out + tl.load(index + at), tl.load(values + at))"
         (SHARE.replace("tl.load(values + at)", "2.0"), "0", RIGHT),
         ("tl.atomic_add(out + tl.load(index + at), tl.load(values + at))", "0, 1, 1, 3", RIGHT),
         ("tl.atomic_xchg(out + at, 0.0)\n    " + SHARE, "0", RIGHT),
+        (SHARE + "  # TODO use tl.atomic_xchg", "0", WRONG),
     ],
 )
 def test_races_count_where_the_order_of_programs_changes_the_result(

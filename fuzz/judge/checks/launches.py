@@ -16,7 +16,8 @@ from fuzz.judge.problem.description import UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Outputs, SolutionReport, TensorWords, same_words
 from fuzz.judge.result.judgement import LAUNCHES, Evidence
-from fuzz.judge.script import RACES, WAITS
+from fuzz.judge.script import RACES
+from fuzz.judge.waiting import waits
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import filing_order
 
@@ -114,7 +115,7 @@ def find_lost_updates(worker: IsolatedWorker, case: Case, solution: Path) -> Ite
 
     None where programs may wait for each other.
     """
-    if WAITS.search(solution.read_text(encoding="utf-8", errors="replace")):
+    if waits(solution):
         return
     ran = worker.run(case, races=True)
     if not isinstance(ran, SolutionReport):
