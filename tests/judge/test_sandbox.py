@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 PROGRAM = """
@@ -16,14 +17,19 @@ limit_files()
 record = ConductRecord([Path("solution.py")], [Path("problem.py")], Path())
 names = {}
 path = Path("solution.py").resolve()
-with record.watch():
-    exec(compile(path.read_text(), str(path), "exec"), names)
+parts, text = [], path.read_text()
+for part in text.split("# NEXT\\n"):
+    with record.watch():
+        exec(compile(part, str(path), "exec"), names)
+    parts.append(list(record.reasons))
+    record.reasons.clear()
+record.reasons.update(dict.fromkeys(parts[-1]))
 try:
     socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5).close()
     connected = True
 except OSError:
     connected = False
-print(json.dumps({"reason": reason, "connected": connected, "conduct": record.collect()}))
+print("\\n" + json.dumps({"reason": reason, "connected": connected, "conduct": record.collect(), "parts": parts}))
 """
 
 
@@ -34,7 +40,7 @@ def run(folder: Path, solution: str, port: int = 9) -> dict[str, object]:
     command = [sys.executable, "-c", PROGRAM, str(port)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -71,6 +77,77 @@ def test_what_outlives_a_call_or_reaches_frames_by_other_ways_is_recorded(tmp_pa
         "writes limits.yaml", "calls sys.setprofile", "reads tb_frame", "replaces aten::isclose",
         "leaves a mode of PyTorch active", "registers a hook for every module", "leaves a thread running",
     ]  # fmt: skip
+
+
+def run_parts(folder: Path, parts: Sequence[str]) -> dict[str, object]:
+    """What is recorded of each of several solutions, which run one after another in one process."""
+    found = run(folder, "# NEXT\n".join(f"{part}\n" for part in parts))["parts"]
+    assert isinstance(found, list)
+    return dict(zip(parts, found, strict=True))
+
+
+TEXTS = {
+    "import sys\nsys._getframe(0)": "calls sys._getframe",
+    "import inspect\ninspect.stack()": "calls sys._getframe",
+    "try:\n    1 / 0\nexcept Exception as error:\n    error.__traceback__.tb_frame": "reads tb_frame",
+}
+
+
+def test_what_a_solution_executes_as_text_is_its_own(tmp_path: Path) -> None:
+    calls = ("exec({!r}, {{}})", "exec(compile({!r}, '<mine>', 'exec'), {{}})")
+    expected = {call.format(text): [reason] for call in calls for text, reason in TEXTS.items()}
+    assert run_parts(tmp_path, list(expected)) == expected
+
+
+THREADS = """
+import _thread, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, ".")
+end = threading.Event()
+
+def wait():
+    end.wait(60)
+
+class Waiting(threading.Thread):
+    def run(self):
+        end.wait(60)
+
+pool, other = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+"""
+LEAVING = [
+    "Waiting(daemon=True).start()",
+    "timer = threading.Timer(60, print)\ntimer.daemon = True\ntimer.start()",
+    "pool.submit(wait)",
+    "other.submit(time.sleep, 2)",
+    "threading.Thread(target=end.wait, args=(60,), daemon=True).start()",
+    "_thread.start_new_thread(wait, ())\ntime.sleep(0.5)",
+    "exec('threading.Thread(target=lambda: end.wait(60), daemon=True).start()')",
+]
+LIBRARY = """
+import threading
+
+def start():
+    threading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()
+"""
+HONEST = [
+    "import library\nlibrary.start()",
+    "pool.submit(print).result()\ntime.sleep(0.2)",
+    "with other:\n    other.submit(time.sleep, 0.1)",
+    "timer = threading.Timer(60, print)\ntimer.start()\ntimer.cancel()",
+    "one = threading.Thread(target=time.sleep, args=(0.1,))\none.start()\none.join()",
+    "import collections\ncollections.namedtuple('P', 'a b')(1, 2)",
+]
+
+
+def test_a_thread_is_a_solutions_own_however_it_is_started(tmp_path: Path) -> None:
+    found = run_parts(tmp_path, [THREADS, *LEAVING, "end.set()"])
+    assert found == {THREADS: [], **dict.fromkeys(LEAVING, ["leaves a thread running"]), "end.set()": []}
+
+
+def test_threads_of_libraries_and_those_without_work_are_no_conduct(tmp_path: Path) -> None:
+    (tmp_path / "library.py").write_text(LIBRARY)
+    assert run_parts(tmp_path, [THREADS, *HONEST]) == dict.fromkeys([THREADS, *HONEST], [])
 
 
 def test_an_honest_solution_leaves_no_record(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from concurrent.futures import thread as futures
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.library import Library
@@ -35,6 +37,11 @@ READ, FRAMES = "object.__getattr__", {"tb_frame", "gi_frame", "cr_frame", "ag_fr
 """The event of an audit that an attribute is read, and those by which a frame is reached."""
 HELPERS, REGISTERING = {inspect.__file__, traceback.__file__}, {torch.library.__file__}
 """Files of libraries that look at frames for their callers, and that register operations for them."""
+THREADING = {threading.__file__, futures.__file__}
+"""Files of libraries that start threads for their callers."""
+ENDING_SECONDS = 0.01
+"""Seconds that a thread has to end, or to wait for work, once its result is there."""
+EVENTS = {"open", "socket.connect", READ} | LOOKING
 HOOKS = [value for name, value in vars(torch.nn.modules.module).items() if name.endswith("_hooks")]
 """What is called for every module of a process."""
 
@@ -75,12 +82,15 @@ class ConductRecord:
         self.reasons: dict[str, None] = {}
         self._snapshot = AttributeSnapshot()
         self._inside = False
+        self._started: WeakSet[threading.Thread] = WeakSet()
+        """Threads that the solution itself has started."""
         sys.addaudithook(self._record)
         self._watch_registrations()
+        self._watch_threads()
 
     def _record(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Is called by Python for every event of an audit; what is raised here would reach the solution."""
-        if self._inside or event not in ("open", "socket.connect", READ) and event not in LOOKING:
+        if self._inside or event not in EVENTS:
             return
         self._inside = True
         try:
@@ -88,7 +98,7 @@ class ConductRecord:
                 self._record_file(*arguments)
             elif event == READ:
                 # What prints an exception reads its frames as well.
-                if arguments[1] in FRAMES and sys._getframe(1).f_code.co_filename in self.files:
+                if arguments[1] in FRAMES and self._is_solution(sys._getframe(1), frozenset()):
                     self.reasons[f"reads {arguments[1]}"] = None
             elif self._is_solution(sys._getframe(1)):
                 self.reasons[f"calls {event}" if event in LOOKING else "opens a connection"] = None
@@ -105,13 +115,14 @@ class ConductRecord:
                 self.reasons[f"writes {os.path.basename(name)}"] = None
 
     def _is_solution(self, frame: FrameType | None, helpers: AbstractSet[str] = HELPERS) -> bool:
-        """Whether a frame is of the solution, or of files that act for their callers."""
-        while frame is not None and frame.f_code.co_filename in helpers:
+        """Whether a frame is of the solution, or of files that act for it, or of text that it executes."""
+        while frame is not None and (frame.f_code.co_filename in helpers or is_text(frame.f_code)):
             frame = frame.f_back
         return frame is not None and frame.f_code.co_filename in self.files
 
-    def _on_stack(self) -> bool:
-        frame: FrameType | None = sys._getframe(1)
+    def _on_stack(self, frame: FrameType | None = None) -> bool:
+        """Whether code of the solution is among a frame and its callers; the frame is the caller's without another."""
+        frame = frame or sys._getframe(1)
         while frame is not None and frame.f_code.co_filename not in self.files:
             frame = frame.f_back
         return frame is not None
@@ -128,13 +139,24 @@ class ConductRecord:
 
         Library.impl = impl  # type: ignore[method-assign, assignment]
 
+    def _watch_threads(self) -> None:
+        """Notes from now on which threads the solution starts; none of Python's audits tells."""
+        start, record = threading.Thread.start, self
+
+        def note_and_start(thread: threading.Thread) -> None:
+            if record._is_solution(sys._getframe(1), THREADING):
+                record._started.add(thread)
+            start(thread)
+
+        threading.Thread.start = note_and_start  # type: ignore[method-assign, assignment]
+
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Records what the code of a block replaces, and what of it goes on after it.
 
         A backend that replaces functions itself does so around it.
         """
-        before, hooks, threads = AttributeSnapshot(), sum(map(len, HOOKS)), set(threading.enumerate())
+        before, hooks, threads = AttributeSnapshot(), sum(map(len, HOOKS)), set(sys._current_frames())
         modes = active_modes()
         try:
             yield
@@ -144,8 +166,25 @@ class ConductRecord:
                 self.reasons["leaves a mode of PyTorch active"] = None
             if sum(map(len, HOOKS)) > hooks:
                 self.reasons["registers a hook for every module"] = None
-            if any(self._is_own(getattr(one, "_target", None)) for one in set(threading.enumerate()) - threads):
+            if self._leaves_thread(threads):
                 self.reasons["leaves a thread running"] = None
+
+    def _leaves_thread(self, earlier: AbstractSet[int]) -> bool:
+        """Whether a thread of the solution runs that is none of the earlier ones, which are given by their numbers.
+
+        It is one that executes the solution's code, or that the solution has started; threads of libraries are none.
+        """
+        known = {one.ident: one for one in threading.enumerate()}
+        for number, frame in sys._current_frames().items():
+            if number in earlier or number == threading.get_ident():
+                continue
+            thread = known.get(number)
+            if self._on_stack(frame) or thread is not None and self._owns(thread) and not is_done(thread):
+                return True
+        return False
+
+    def _owns(self, thread: threading.Thread) -> bool:
+        return thread in self._started or self._is_own(getattr(thread, "_target", None)) or self._is_own(type(thread))
 
     def _is_own(self, value: Any) -> bool:
         """Whether a function, or one that a class has, is defined in a file of the solution."""
@@ -159,6 +198,22 @@ class ConductRecord:
         """The reasons so far, with functions that are replaced by now."""
         self._record_replaced(self._snapshot)
         return tuple(self.reasons)
+
+
+def is_text(code: CodeType) -> bool:
+    """Whether code comes from a text that was executed, and not from a file or Python itself."""
+    return code.co_filename.startswith("<") and not code.co_filename.startswith("<frozen")
+
+
+def is_done(thread: threading.Thread) -> bool:
+    """Whether a thread has nothing more to do: it ends, or it is a timer's that is over, or of a pool without work."""
+    for seconds in (0.0, ENDING_SECONDS):
+        # Its class may be the solution's.
+        threading.Thread.join(thread, seconds)
+        frame = sys._current_frames().get(thread.ident or 0)
+        if frame is None or not threading.Thread.is_alive(thread) or frame.f_code is futures._worker.__code__:
+            return True
+    return isinstance(thread, threading.Timer) and thread.finished.is_set()
 
 
 def active_modes() -> list[Any]:
