@@ -31,6 +31,8 @@ def show(
     target: EntryTarget = "",
 ) -> int:
     """Show one saved case on one screen, or as a stand-alone program."""
+    if good and not script:
+        raise UsageError("--good is for --script")
     entry = corpus.read(path)
     repeat = replay_command(path, target)
     if typical:

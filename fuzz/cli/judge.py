@@ -63,6 +63,7 @@ def judge(
             known = ", ".join((*FORMATS, *WITHOUT_PROBLEM))
             raise UsageError(f"--batch takes one argument at most, the format: {known}")
         options = TaskOptions(words[0] if words else KERNELBENCH, backend, seconds, seed, memory << 20)
+        check_spec(options.format, spec)
         hosts = cluster, address, gpus_per_worker
         return judge_batch(options, hosts, batch, problems, results, workers, str(spec or ""), json)
     of_batches = {
@@ -74,7 +75,14 @@ def judge(
         if is_given:
             raise UsageError(f"{name} is for --batch")
     format, problem, solution = name_paths(words)
+    check_spec(format, spec)
     return judge_paths(JudgeOptions(problem, solution, format, backend, seconds, seed, spec=spec), json)
+
+
+def check_spec(format: str, spec: Path | None) -> None:
+    """Raises UsageError where problems of a format have no spec."""
+    if spec is not None and format != KERNELBENCH:
+        raise UsageError(f"--spec is for {KERNELBENCH}, and not for {format}")
 
 
 def judge_paths(options: JudgeOptions, json: bool) -> int:

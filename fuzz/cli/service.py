@@ -45,6 +45,9 @@ def serve(
     judge_workers: Annotated[int, typer.Option(help="How many solutions are judged at once.")] = 1,
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
+    for name, is_given in {"--judge-files": bool(judge_files), "--judge-workers": judge_workers != 1}.items():
+        if is_given and not judge:
+            raise UsageError(f"{name} is for --judge")
     require_service_packages("fastapi", "prometheus_client", "uvicorn", what="fuzz serve needs")
     check_name(backend)
     from fuzz.campaign.config import load_config
