@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fuzz.judge.formats.gpumode import GpuModeProblem
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.referee import judge
-from fuzz.judge.result.judgement import PROBLEM, RIGHT, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.result.judgement import CHEAT, PROBLEM, RIGHT, UNSUPPORTED, WRONG, Judgement
 
 TASK = """
 files:
@@ -57,12 +62,17 @@ DEFINITION = {
 }
 
 
-def judged_submission(folder: Path, body: str, reference: str = REFERENCE) -> Judgement:
-    task, submission = folder / "task", folder / "submission.py"
+def write_task(folder: Path, reference: str) -> Path:
+    task = folder / "task"
     task.mkdir()
     files = {"task.yml": TASK, "reference.py": reference, "task.py": "input_t = tuple\n"}
     for name, text in files.items():
         (task / name).write_text(text, encoding="utf-8")
+    return task
+
+
+def judged_submission(folder: Path, body: str, reference: str = REFERENCE) -> Judgement:
+    task, submission = write_task(folder, reference), folder / "submission.py"
     submission.write_text(SUBMISSION.replace("BODY", body), encoding="utf-8")
     return judge(JudgeOptions(task, submission, "gpumode", "cpu", seconds=0))
 
@@ -116,3 +126,21 @@ def test_a_definition_whose_reference_cannot_be_executed_is_unsupported(tmp_path
     definition = {**DEFINITION, "reference": "import no_such_module\n"}
     found = judged_definition(tmp_path, "def run(x, factor, y):\n    pass\n", definition)
     assert (found.verdict, found.cause) == (UNSUPPORTED, PROBLEM) and "no_such_module" in found.reason
+
+
+def test_what_the_sources_of_a_solution_do_is_recorded(tmp_path: Path) -> None:
+    source = "import sys\n\ndef run(x, factor, y):\n    sys._getframe(0)\n    y.copy_(x.float().sum(1) * factor)\n"
+    found = judged_definition(tmp_path, source)
+    assert found.verdict == CHEAT and "sys._getframe" in found.reason
+
+
+def test_a_task_is_loaded_without_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, temporary = write_task(tmp_path, REFERENCE), tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert GpuModeProblem(task).reference.input_t is tuple
+    for name in ("reference", "task"):
+        del sys.modules[name]
+    assert not list(temporary.iterdir()) and not (task / "__pycache__").exists()

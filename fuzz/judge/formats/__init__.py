@@ -42,8 +42,11 @@ def load_problem(name: str, path: Path, spec: Path | None = None) -> Problem:
     raise UsageError(f"unknown format {name!r}: there are {', '.join(FORMATS)}")
 
 
-def load_solution(name: str, path: Path, problem: Path) -> Solution:
-    """The solution of a file in a format; `problem` is where its types are, if it needs any. Raises what it raises."""
+def load_solution(name: str, path: Path, problem: Path, sources: Path) -> Solution:
+    """The solution of a file in a format. Raises what it raises.
+
+    `problem` is where its types are, if it needs any, and `sources` where what it holds as text is written.
+    """
     if name == KERNELBENCH:
         from fuzz.judge.formats.kernelbench_solution import KernelBenchSolution
 
@@ -55,7 +58,7 @@ def load_solution(name: str, path: Path, problem: Path) -> Solution:
     if name == FLASHINFER:
         from fuzz.judge.formats.flashinfer import FlashInferSolution
 
-        return FlashInferSolution(path)
+        return FlashInferSolution(path, sources)
     if name == OPS:
         from fuzz.judge.formats.ops import OpsSolution
 

@@ -100,17 +100,19 @@ def rename_outputs(found: Tensors, names: list[str]) -> Tensors:
 
 
 class FlashInferSolution(Solution):
-    """A solution's file, in Python or Triton."""
+    """A solution's file, in Python or Triton; its sources are written below a folder."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sources: Path) -> None:
         solution = read_json(path, "name", "spec", "sources")
         spec = solution["spec"]
         if spec["language"] not in LANGUAGES:
             raise UnsupportedHere(f"solutions in {spec['language']} cannot be run, only {' and '.join(LANGUAGES)}")
-        folder = Path(tempfile.mkdtemp(prefix="fuzz-judge-"))
+        sources.mkdir(parents=True, exist_ok=True)
+        # Each process has its own.
+        folder = Path(tempfile.mkdtemp(dir=sources)).resolve()
         for source in solution["sources"]:
             target = (folder / source["path"]).resolve()
-            if not target.is_relative_to(folder.resolve()):
+            if not target.is_relative_to(folder):
                 raise Unsupported(f"the source {source['path']} lies outside of its solution")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(source["content"], encoding="utf-8")

@@ -45,7 +45,7 @@ class ProblemConfig:
 @dataclass(frozen=True)
 class SolutionConfig:
     """How the solution's process is set up. Files in `secret` are what it may not read; `task` is the problem's folder
-    where solutions import types from it; what the solution compiles is built in `build_folder`."""
+    where solutions import types from it; what the solution compiles or holds as text lies in `build_folder`."""
 
     format: str
     path: Path
@@ -53,6 +53,16 @@ class SolutionConfig:
     build_folder: Path
     task: Path = Path()
     secret: tuple[Path, ...] = ()
+
+    @property
+    def extensions(self) -> Path:
+        """Where what it compiles is built."""
+        return self.build_folder / "extensions"
+
+    @property
+    def sources(self) -> Path:
+        """Where the sources are written that its file holds."""
+        return self.build_folder / "sources"
 
     @property
     def task_folder(self) -> Path | None:

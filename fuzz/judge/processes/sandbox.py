@@ -72,10 +72,14 @@ def limit_files() -> None:
 class ConductRecord:
     """What a solution's own code did that no honest one does, once each. It records from its creation on.
 
-    It may not read the `secret` files, and not write what there is in the `folder` of the problem.
+    It may not read the `secret` files, and not write what there is in the `folder` of the problem. Its code is that of
+    the `files`, and of all below the folder of its `sources`.
     """
 
-    def __init__(self, files: Iterable[Path], secret: Iterable[Path], folder: Path | None = None) -> None:
+    def __init__(
+        self, files: Iterable[Path], secret: Iterable[Path], folder: Path | None = None, sources: Path | None = None
+    ) -> None:
+        self.sources = f"{sources.resolve()}{os.sep}" if sources is not None else ""
         self.files = {str(path.resolve()) for path in files}
         self.secret = {str(path.resolve()) for path in secret}
         self.foreign = {str(path.resolve()) for path in folder.iterdir()} if folder is not None else set()
@@ -118,12 +122,17 @@ class ConductRecord:
         """Whether a frame is of the solution, or of files that act for it, or of text that it executes."""
         while frame is not None and (frame.f_code.co_filename in helpers or is_text(frame.f_code)):
             frame = frame.f_back
-        return frame is not None and frame.f_code.co_filename in self.files
+        return frame is not None and self._holds(frame.f_code)
+
+    def _holds(self, code: CodeType) -> bool:
+        """Whether code is in a file of the solution."""
+        name = code.co_filename
+        return name in self.files or bool(self.sources) and name.startswith(self.sources)
 
     def _on_stack(self, frame: FrameType | None = None) -> bool:
         """Whether code of the solution is among a frame and its callers; the frame is the caller's without another."""
         frame = frame or sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename not in self.files:
+        while frame is not None and not self._holds(frame.f_code):
             frame = frame.f_back
         return frame is not None
 
@@ -189,7 +198,7 @@ class ConductRecord:
     def _is_own(self, value: Any) -> bool:
         """Whether a function, or one that a class has, is defined in a file of the solution."""
         functions = vars(value).values() if isinstance(value, type) else [value]
-        return any(one.__code__.co_filename in self.files for one in functions if hasattr(one, "__code__"))
+        return any(self._holds(one.__code__) for one in functions if hasattr(one, "__code__"))
 
     def _record_replaced(self, before: AttributeSnapshot) -> None:
         self.reasons |= dict.fromkeys(f"replaces {name}" for name in before.find_replaced())

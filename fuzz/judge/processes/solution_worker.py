@@ -80,13 +80,14 @@ class SolutionHandler:
     def __init__(self, config: SolutionConfig) -> None:
         self.isolation = leave_network()
         limit_files()
-        build_extensions_in(config.build_folder)
+        config.extensions.mkdir(parents=True, exist_ok=True)
+        build_extensions_in(config.extensions)
         torch.set_num_threads(1)
         self.config = config
         self.backend: Backend = named_backend(config.backend)
         if not self.backend.is_accelerator:
             stay_on_processor()
-        self.conduct = ConductRecord([config.path], config.secret, config.task_folder)
+        self.conduct = ConductRecord([config.path], config.secret, config.task_folder, config.sources)
         self.setting = Setting()
         self.described: Mapping[str, ArgumentDescription] = {}
         self.backward = False
@@ -99,7 +100,9 @@ class SolutionHandler:
         """Executes the solution's file, once. Raises what it raises."""
         if self.solution is None:
             with self.device_mode(), self.backend.uninstrumented(), self.conduct.watch():
-                self.solution = load_solution(self.config.format, self.config.path, self.config.task)
+                self.solution = load_solution(
+                    self.config.format, self.config.path, self.config.task, self.config.sources
+                )
 
     def refuse_to_load(self, error: Exception) -> Refusal:
         """Why the solution cannot be loaded, and whether that is this machine's fault."""
@@ -143,7 +146,7 @@ class SolutionHandler:
         conduct = (*report.conduct, *self.lazy, *self.conduct.collect())
         defined = self.solution.count_kernels()
         if self.backend.is_accelerator:
-            log.tf32.look_at_settings(self.config.build_folder)
+            log.tf32.look_at_settings(self.config.extensions)
         return replace(
             report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
             renamed=self.solution.renamed, only_copies=log.copying > 0 and not log.computing,
