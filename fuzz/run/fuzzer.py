@@ -93,7 +93,8 @@ class Fuzzer:
     after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, on one processor
     too, and in turn with them where `in_turn` says so: by default where the run ends after so many findings, so that it
     runs no case after the last one. `suspects` are cases that run before all others: they ran when an earlier run
-    ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them.
+    ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them. `usual_cases` counts
+    examined cases that are not extreme.
     `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 

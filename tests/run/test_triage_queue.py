@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -183,6 +185,36 @@ def test_what_a_task_raises_is_raised_by_the_next_call() -> None:
         wait_for(list(queue._others))
         with pytest.raises(ArithmeticError):
             queue.end_group(group)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_waits_until_no_condition_of_a_future_is_held(
+    case: Case, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Raised inside of the wait it would leave conditions locked, and the thread of triage would wait for them."""
+    events = []
+
+    def interrupted(*arguments: Any) -> Any:
+        os.kill(os.getpid(), number)
+        found = wait_for(*arguments)
+        events.append("waited")
+        return found
+
+    before = signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(triage_queue, "wait_for", interrupted)
+    recorder = Recorder(is_open=False)
+    try:
+        with recorder.queue() as queue:
+            put_group(queue, case, 0, 2)
+            with pytest.raises(KeyboardInterrupt):
+                queue.finish()
+            assert events == ["waited"] and signal.getsignal(number) is signal.default_int_handler
+            monkeypatch.setattr(triage_queue, "wait_for", wait_for)
+            recorder.gate.set()
+            queue.finish()
+    finally:
+        signal.signal(number, before)
+    assert recorder.handled == [0, 1]
 
 
 def test_in_turn_a_case_is_handled_before_the_run_goes_on(case: Case) -> None:

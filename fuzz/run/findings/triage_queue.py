@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -18,6 +21,8 @@ from fuzz.worker.protocol import ReplicaGroup
 MOST_WAITING = 256
 """Cases that may wait for triage; the run waits then, rather than leave more than that to its end."""
 
+POLL_SECONDS = 0.1
+"""Seconds between two looks at whether Ctrl-C has come during a wait."""
 Task = Callable[[], None]
 Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case], float], Sequence[Finding]]
 """Handles the findings of a case: (its index, the case, its findings, cases that ran before, when it was put, by
@@ -48,6 +53,27 @@ class TriageOrder(Protocol):
 
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether something is not to wait for what takes long now."""
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Has Ctrl-C, and what ends a service, raise KeyboardInterrupt after what is done meanwhile.
+
+    Inside of the code of a future's condition it would leave that locked for good, and who sets the result would wait.
+    """
+    arrived: list[int] = []
+    handlers: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is signal.default_int_handler:
+                handlers[number] = signal.signal(number, lambda number, frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        for deferred, handler in handlers.items():
+            signal.signal(deferred, handler)
+        if arrived:
+            raise KeyboardInterrupt
 
 
 class InOrder:
@@ -97,7 +123,8 @@ class TriageQueue:
 
     def submit(self, task: Task) -> None:
         """Runs a task in its turn."""
-        self._others.append(self._thread.submit(task))
+        with deferred_interrupts():
+            self._others.append(self._thread.submit(task))
         if self.in_turn:
             self._wait_for_others()
 
@@ -114,8 +141,9 @@ class TriageQueue:
         suspect = Suspect(index, case, findings, history)
         with self._lock:
             self._waiting.append(suspect)
-        self._of_group.append(suspect.handled)
-        self._thread.submit(self._do_next)
+        with deferred_interrupts():
+            self._of_group.append(suspect.handled)
+            self._thread.submit(self._do_next)
         if self.in_turn:
             self._wait(self._of_group)
             self._wait_for_others()
@@ -153,8 +181,9 @@ class TriageQueue:
 
     def end_group(self, group: ReplicaGroup) -> None:
         """Ends the present group: it is done when all that was put is handled."""
-        while self._others and self._others[0].done():
-            self._others.pop(0).result()
+        with deferred_interrupts():
+            while self._others and self._others[0].done():
+                self._others.pop(0).result()
         if self._of_group:
             self._groups.append((group, self._of_group))
             self._of_group = []
@@ -162,7 +191,7 @@ class TriageQueue:
             self.on_group_done(group)
         while len(open_futures := self._open_futures()) > MOST_WAITING:
             self._wait(open_futures, return_when=FIRST_COMPLETED)
-        while self._groups and all(map(Future.done, self._groups[0][1])):
+        while self._groups and not self._open_futures(self._groups[0][1]):
             self._finish_first()
 
     def finish(self) -> None:
@@ -177,8 +206,11 @@ class TriageQueue:
         while self._others:
             self._wait([self._others.pop(0)])
 
-    def _open_futures(self) -> list[Future[None]]:
-        return [future for _, futures in self._groups for future in futures if not future.done()]
+    def _open_futures(self, among: Sequence[Future[None]] | None = None) -> list[Future[None]]:
+        """What is not handled yet of some futures, by default of all groups."""
+        futures = [future for _, part in self._groups for future in part] if among is None else among
+        with deferred_interrupts():
+            return [future for future in futures if not future.done()]
 
     def _finish_first(self) -> None:
         group, futures = self._groups[0]
@@ -189,7 +221,15 @@ class TriageQueue:
     def _wait(self, futures: Sequence[Future[None]], return_when: str = FIRST_EXCEPTION) -> None:
         start = time.monotonic()
         try:
-            for future in wait_for(futures, return_when=return_when).done:
-                future.result()
+            while not self._have_ended(futures, return_when):
+                pass
         finally:
             self.seconds_waited += time.monotonic() - start
+
+    def _have_ended(self, futures: Sequence[Future[None]], return_when: str) -> bool:
+        """Whether what is waited for has ended within a moment. Raises what a future has raised."""
+        with deferred_interrupts():
+            done, open_ones = wait_for(futures, POLL_SECONDS, return_when)
+            for future in done:
+                future.result()
+        return not open_ones or bool(done) and return_when == FIRST_COMPLETED
