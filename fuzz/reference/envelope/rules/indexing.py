@@ -230,6 +230,17 @@ def index_add(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     return _accumulate(mode, func, args, 3)
 
 
+def bincount(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """bincount(indices, weights, minlength): a count is exact, a sum of weights is one of index_add."""
+    given = {**dict(zip(("indices", "weights", "minlength"), args, strict=False)), **kwargs}
+    indices, weights = args[0], given.get("weights")
+    if weights is None:
+        return wrap(mode, map_members(mode, func, args, kwargs))
+    with mode:
+        size = max(given.get("minlength", 0), int(indices.max()) + 1 if indices.numel() else 0)
+        return weights.new_zeros(size).index_add(0, indices, weights)
+
+
 @rounds
 def index_put(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_put(x, indices, values, accumulate)."""
@@ -270,4 +281,5 @@ def register() -> None:
     )
     RULES.register(index_add, "index_add.default", "scatter_add.default")
     RULES.register(index_put, "index_put.default", "_unsafe_index_put.default")
+    RULES.register(bincount, "bincount.default")
     RULES.register(scatter_reduce, "scatter_reduce.two")

@@ -89,3 +89,12 @@ def test_what_an_outer_product_is_added_to_does_not_count_with_a_beta_of_0() -> 
     nan = torch.full((3, 3), float("nan"), dtype=torch.float64)
     y = expected(lambda x: torch.addr(x, torch.ones(3), torch.ones(3), beta=0), x=nan)
     assert torch.equal(y.value, torch.ones(3, 3, dtype=torch.float64))
+
+
+def test_sums_of_weights_are_rounded_and_counts_are_not() -> None:
+    bins = torch.arange(1000) % 4
+    y = expected(lambda x: torch.bincount(bins, weights=x, minlength=6), x=positive(1000))
+    assert y.value.shape == (6,) and 1e-7 < float((4 * y.spread / y.value)[:4].max()) < 1e-4
+    assert not bool(y.spread[4:].any())
+    counts = expected(lambda x: x * torch.bincount(bins), x=torch.ones(4, dtype=torch.float64))
+    assert counts.value.tolist() == [250.0] * 4
