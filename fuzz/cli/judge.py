@@ -98,7 +98,7 @@ def judge_paths(options: JudgeOptions, json: bool) -> int:
         found.append(judgement)
     if json:
         values = [judgement_json(one) for one in found]
-        put_json(values[0] if len(values) == 1 else values)
+        put_json(values if options.format == OPS or options.solution.is_dir() else values[0])
     elif options.format == OPS and len(found) > 1:
         put(f"\n{format_table(found)}")
     return max(one.exit_code for one in found)
