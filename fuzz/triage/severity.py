@@ -99,15 +99,13 @@ class Grader:
 
         Most of what extreme inputs show nothing else does, and to look for it everywhere takes long.
         """
-        own = classify(bug.case, self.target)
-        if own != "extreme" or bug.finding.oracle != ACCURACY.name:
+        if classify(bug.case, self.target) != "extreme" or bug.finding.oracle != ACCURACY.name:
             return None
         for input_class in INPUT_CLASSES[:-1]:
             few = plans(bug.case, self.target, input_class, FEW_PLANS)
             if any(self._find_examples(bug, input_class, few)):
                 return None
-        severity, reason = decide_severity(bug, own, False, self.target, tiny=is_subnormal(bug.finding))
-        return Grade(severity, own, reason="; ".join(filter(None, (reason, f"{FOR_NOW}few other inputs were tried"))))
+        return grade_extreme(bug, self.target, f"{FOR_NOW}few other inputs were tried")
 
     def _search(self, bug: Bug, input_class: str) -> tuple[str, TypicalCase] | None:
         """The class with the first case that shows the bug, if any does."""
@@ -245,13 +243,19 @@ def grade_by_run(bug: Bug, target: Target, usual_cases: int) -> Grade | None:
     """
     if bug.grade is not None or bug.finding.oracle != ACCURACY.name:
         return None
-    severity, reason = decide_severity(bug, "extreme", False, target, tiny=is_subnormal(bug.finding))
+    input_class = classify(bug.case, target)
     if bug.blames_reference:
-        return Grade(severity, classify(bug.case, target), reason=reason)
-    if bug.shown_by_usual or usual_cases < ENOUGH_CASES or classify(bug.case, target) != "extreme":
+        severity, reason = decide_severity(bug, input_class, False, target)
+        return Grade(severity, input_class, reason=reason)
+    if bug.shown_by_usual or usual_cases < ENOUGH_CASES or input_class != "extreme":
         return None
-    none = f"{FOR_NOW}none of {usual_cases:,} other inputs of the run showed it"
-    return Grade(severity, "extreme", reason="; ".join(filter(None, (reason, none))))
+    return grade_extreme(bug, target, f"{FOR_NOW}none of {usual_cases:,} other inputs of the run showed it")
+
+
+def grade_extreme(bug: Bug, target: Target, why: str) -> Grade:
+    """The grade of a bug that extreme inputs alone show, without a typical case; `why` ends its reason."""
+    severity, reason = decide_severity(bug, "extreme", False, target, tiny=is_subnormal(bug.finding))
+    return Grade(severity, "extreme", reason="; ".join(filter(None, (reason, why))))
 
 
 def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:

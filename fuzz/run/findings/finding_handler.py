@@ -137,9 +137,9 @@ class FindingHandler:
     def _may_show(self, seen: Disagreement) -> None:
         """Notes a case of which nobody will know whose bug it shows for all that it may show."""
         near = [bug for bug in self.bugs if not bug.shown_by_usual and bug.finding.shares_output(seen.finding)]
-        usual = bool(near) and is_usual(seen.case, self.target)
-        for bug in near:
-            bug.shown_by_usual = usual
+        if near and is_usual(seen.case, self.target):
+            for bug in near:
+                bug.shown_by_usual = True
 
     def finish(self, usual_cases: int) -> None:
         """Ends the run: grades for now what it had no time to grade and none of so many usual cases showed, and says
