@@ -10,7 +10,7 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import put
-from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
+from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget, refuse_unused
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.report.entry_text import format_entry, replay_command, script_command, severity_lines, typical_values_text
@@ -31,8 +31,8 @@ def show(
     target: EntryTarget = "",
 ) -> int:
     """Show one saved case on one screen, or as a stand-alone program."""
-    if good and not script:
-        raise UsageError("--good is for --script")
+    if not script:
+        refuse_unused("--script", {"--good": good})
     entry = corpus.read(path)
     repeat = replay_command(path, target)
     if typical:

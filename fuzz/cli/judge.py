@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.shared_options import BackendName, Json
+from fuzz.cli.shared_options import BackendName, Json, refuse_unused
 from fuzz.errors import UsageError
 from fuzz.escaping import printable
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
@@ -71,9 +71,7 @@ def judge(
         "--memory": memory > 0, "--cluster": cluster != LOCAL, "--address": address is not None,
         "--gpus-per-worker": gpus_per_worker > 0,
     }  # fmt: skip
-    for name, is_given in of_batches.items():
-        if is_given:
-            raise UsageError(f"{name} is for --batch")
+    refuse_unused("--batch", of_batches)
     format, problem, solution = name_paths(words)
     check_spec(format, spec)
     return judge_paths(JudgeOptions(problem, solution, format, backend, seconds, seed, spec=spec), json)

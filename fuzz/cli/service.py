@@ -10,7 +10,7 @@ import typer
 
 from fuzz.backends import check_name
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.shared_options import Json, PlotBackendName, StoreUrl
+from fuzz.cli.shared_options import Json, PlotBackendName, StoreUrl, refuse_unused
 from fuzz.errors import CorpusError, UsageError
 from fuzz.run.environment import fuzz_version
 
@@ -45,9 +45,8 @@ def serve(
     judge_workers: Annotated[int, typer.Option(help="How many solutions are judged at once.")] = 1,
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
-    for name, is_given in {"--judge-files": bool(judge_files), "--judge-workers": judge_workers != 1}.items():
-        if is_given and not judge:
-            raise UsageError(f"{name} is for --judge")
+    if not judge:
+        refuse_unused("--judge", {"--judge-files": bool(judge_files), "--judge-workers": judge_workers != 1})
     require_service_packages("fastapi", "prometheus_client", "uvicorn", what="fuzz serve needs")
     check_name(backend)
     from fuzz.campaign.config import load_config

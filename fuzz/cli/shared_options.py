@@ -1,11 +1,14 @@
-"""Declares the options and arguments that several commands have."""
+"""Declares the options and arguments that several commands have, and refuses those that nothing heeds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fuzz.errors import UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")]
 BackendName = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -22,3 +25,10 @@ FailOn = Annotated[str, typer.Option(help="Exit with 1 from this severity on: lo
 Junit = Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")]
 Sarif = Annotated[Path | None, typer.Option(help="Write findings as SARIF 2.1.0 into this file.")]
 StoreUrl = Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://HOST/NAME.")]
+
+
+def refuse_unused(option: str, given: Mapping[str, bool]) -> None:
+    """UsageError for the first of some options that is given, though nothing but another option heeds them."""
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{name} is for {option}")

@@ -23,8 +23,6 @@ from fuzz.worker.child.serve import running
 
 MOST_CHOICES = 64
 """Combinations of options for which a reference is called to learn which outputs there are."""
-
-
 REFERENCE_DTYPES = {torch.float64, *(dtype for dtype in TORCH_DTYPES.values() if not dtype.is_floating_point)}
 """Dtypes of a reference's outputs."""
 
