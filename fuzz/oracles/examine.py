@@ -223,8 +223,8 @@ def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
 def examine_group(runner: CaseRunner, group: ReplicaGroup) -> GroupAnswer:
     """Runs the replicas of a plan, as many together as is possible, and examines them.
 
-    Where the first MOST_DISAGREEING ones all fail the others do not run: each of them would compile again what does not
-    compile.
+    Where the first MOST_DISAGREEING ones all fail the others do not run, nor where the first one does not compile: each
+    of them would compile the same again.
     """
     reports: tuple[Report, ...] = ()
     while len(reports) < len(group.sampled) and not all_fail([report.finding_of(FAULT.name) for report in reports]):
@@ -256,7 +256,7 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
     last: tuple[Report, ...] = ()
     try:
         for number in range(len(first), len(group.sampled)):
-            if number == MOST_DISAGREEING and all_fail([fault_finding(exam.outcome) for exam in exams]):
+            if number <= MOST_DISAGREEING and all_fail([fault_finding(exam.outcome) for exam in exams]):
                 break
             exams.append(runner.run(group.plan.replica(number)))
         screen(exams)
@@ -344,7 +344,8 @@ def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group
 
 def all_fail(faults: Sequence[Finding | None]) -> bool:
     """Whether the first replicas of a plan have all failed, and are enough to say so."""
-    return len(faults) == MOST_DISAGREEING and all(faults)
+    does_not_compile = bool(faults) and faults[0] is not None and faults[0].symptom == "compile-error"
+    return len(faults) == (1 if does_not_compile else MOST_DISAGREEING) and all(faults)
 
 
 def has_enough_disagreements(reports: Sequence[Report]) -> bool:

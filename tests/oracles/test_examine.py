@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from triton.compiler.errors import CompileTimeAssertionFailure
 
 from fuzz import indices, size, target, tensor
 from fuzz.backends import BACKENDS, backend, cpu
@@ -95,15 +97,29 @@ def test_of_replicas_that_disagree_the_first_eight_are_examined(together: bool) 
     assert set(reports[8:]) == {examine.UNEXAMINED} and not examine.UNEXAMINED.examined
 
 
-@pytest.mark.parametrize(("fails", "ran"), [(lambda calls: True, 8), (lambda calls: calls != 5, 12)])
-def test_where_the_first_eight_replicas_fail_the_others_do_not_run(fails: Callable[[int], bool], ran: int) -> None:
+def always(calls: int) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("fails", "error", "ran"),
+    [
+        (always, RuntimeError("out of resource: shared memory"), 8),
+        (lambda calls: calls != 5, RuntimeError("out of resource: shared memory"), 12),
+        (always, CompileTimeAssertionFailure(None, ast.parse("x").body[0], "K must be 16 or more"), 1),
+        (lambda calls: calls == 1, CompileTimeAssertionFailure(None, ast.parse("x").body[0], "16 or more"), 1),
+    ],
+)
+def test_where_the_first_eight_replicas_fail_or_one_does_not_compile_the_others_do_not_run(
+    fails: Callable[[int], bool], error: Exception, ran: int
+) -> None:
     calls = []
 
     @target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x))
     def breaks(x: torch.Tensor) -> dict[str, torch.Tensor]:
         calls.append(x)
         if fails(len(calls)):
-            raise RuntimeError("out of resource: shared memory")
+            raise error
         return dict(y=x.clone())
 
     cpu.activate()
