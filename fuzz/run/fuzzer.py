@@ -151,7 +151,7 @@ class Fuzzer:
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
                 findings.postprocessor.defer, findings.budgets.has_news = queue.defer, queue.has_news
                 try:
-                    queue.submit(findings.resume)
+                    queue.submit(findings.shrinker.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())
                     groups = self._announce(self.replica_groups(plans))
                     for group, reports in pool.examine(groups):

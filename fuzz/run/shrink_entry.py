@@ -11,9 +11,9 @@ from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.triage.severity import GRADING, grade_bug
-from fuzz.triage.triage import SHRINKING, Triage
+from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime
 
 

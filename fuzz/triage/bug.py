@@ -15,6 +15,9 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.triage.triggers import Trigger, all_hold
 
+SHRINKING = "shrinking"
+"""The first step of triage that may be cut off, or wait, once a bug is confirmed."""
+
 NONFINITE = "nonfinite"
 """The symptom of NaN and infinities."""
 VALUE = "value"
@@ -117,6 +120,11 @@ class Bug:
         return self.stateful or len(self.case.calls) > 1
 
     @property
+    def is_postponed(self) -> bool:
+        """Whether it is to be shrunk further in this run."""
+        return self.waits_for == SHRINKING
+
+    @property
     def counts_calls(self) -> bool:
         """Whether the number of the call in a process decides whether it shows, whatever the calls before it were."""
         return len(self.case.calls) > 1 and all(call == self.case.last for call in self.case.calls)
@@ -163,7 +171,11 @@ class Bug:
 
     def keep_shown_subjects(self) -> None:
         """Leaves out what the least case no longer shows, which may have another cause."""
-        self.subjects = self.subjects & self.finding.subjects or self.subjects
+        self.leave_out(self.subjects - self.finding.subjects)
+
+    def leave_out(self, subjects: frozenset[Subject]) -> None:
+        """Leaves out what has another cause, unless nothing would be left."""
+        self.subjects = self.subjects - subjects or self.subjects
         self.sought = self.sought.restricted_to(self.subjects) or self.sought
 
     def may_show_in(self, case: Case) -> bool:

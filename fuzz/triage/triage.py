@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from fuzz.model.rate import Rate
 from fuzz.shrink.passes import usual_inputs
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug, Example, Origin
+from fuzz.triage.bug import SHRINKING, Bug, Example, Origin
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
@@ -38,8 +38,6 @@ EXTRA_SECONDS = 30.0
 """Seconds that a worker has beyond them, for the kernel and its envelope."""
 MAX_DIAGNOSED_ELEMENTS = 1 << 15
 """Elements of the largest case whose outputs are diagnosed."""
-SHRINKING = "shrinking"
-"""The first step of triage that may be cut off once a bug is confirmed."""
 HANG_SECONDS = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
@@ -214,15 +212,22 @@ class Triage:
         bug.cut_off = cut_off
 
     def explain(self, bug: Bug) -> None:
-        """Examines the bug's least case with every oracle, adjudicates and diagnoses it.
+        """Certifies a bug, and says in words what is wrong, which takes longest.
 
         Where OutOfTime is raised, `cut_off` of the bug names the step; what comes after it was not done then.
         """
+        self.certify(bug)
+        self._do_step(bug, "diagnosis", self.diagnose)
+
+    def certify(self, bug: Bug) -> None:
+        """Examines the bug's least case with every oracle, and adjudicates it; OutOfTime as in explain."""
+        self._do_step(bug, "examination", self.collect_findings)
+        self._do_step(bug, "adjudication", self.adjudicate)
+
+    def _do_step(self, bug: Bug, name: str, step: Callable[[Bug], None]) -> None:
         cut_off = bug.cut_off
-        steps = {"examination": self.collect_findings, "adjudication": self.adjudicate, "diagnosis": self.diagnose}
-        for name, step in steps.items():
-            bug.cut_off = cut_off or name
-            step(bug)
+        bug.cut_off = cut_off or name
+        step(bug)
         bug.cut_off = cut_off
 
     def collect_findings(self, bug: Bug) -> None:

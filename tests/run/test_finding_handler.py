@@ -6,7 +6,6 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bugs import make_bug, wrong_value
+from handlers import NothingSmaller, first_seen, make_handler, take_triage
 
 from fuzz import corpus
 from fuzz.clock import Clock
@@ -27,8 +27,7 @@ from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import exact, recipe
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
-from fuzz.run.findings.finding_handler import Disagreement, FindingHandler, without_later_calls
-from fuzz.run.options import RunOptions
+from fuzz.run.findings.finding_handler import Disagreement, without_later_calls
 from fuzz.run.shrink_entry import grade_entry, shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
@@ -50,39 +49,6 @@ class ManualClock(Clock):
 
     def monotonic(self) -> float:
         return self.now[0]
-
-
-class NothingSmaller(Triage):
-    """Triage that finds no smaller case, of a launcher that is always wrong."""
-
-    def shrink(self, bug: Bug, budget: Budget) -> None:
-        """Leaves the case as it is."""
-
-    def explain(self, bug: Bug) -> None:
-        """Says nothing."""
-
-    def find_triggers(self, bug: Bug) -> tuple[Trigger, ...]:
-        bug.triggers = ()
-        return bug.triggers
-
-    def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
-        return Report("returned", False, (wrong_value("dx", "dbias", "dweight"),), ORACLE_NAMES)
-
-
-def make_handler(target: Target, folder: Path, **how: Any) -> FindingHandler:
-    """A handler whose triage finds no smaller case."""
-    worker: Any = SimpleNamespace(timeout=1.0)
-    config, options = WorkerConfig(target.name, None, "cpu"), RunOptions(target.name, corpus=folder)
-    triage = NothingSmaller(target, worker, ())
-    how = {"with_cross_checks": False, "with_grades": False, **how}
-    return FindingHandler(options, target, config, folder, {}, triage, Watcher(), 0.0, **how)
-
-
-NUMBERS = count()
-
-
-def first_seen(bug: Bug) -> Disagreement:
-    return Disagreement(next(NUMBERS), 0.0, bug.case, bug.finding)
 
 
 def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_are_seen_together(
@@ -107,7 +73,7 @@ def test_what_a_bug_needs_is_known_before_the_next_case_is_chosen(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     handler = make_handler(layernorm, tmp_path)
-    handler.triage = CutOffTriage("")
+    take_triage(handler, CutOffTriage(""))
     bug = make_bug(two_cases[0], "dx")
     assert handler.add_bug(bug, first_seen(bug)) and bug.triggers is not None
 
@@ -302,10 +268,11 @@ def test_what_is_not_confirmed_by_the_deadline_is_counted_and_not_saved(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     handler = make_handler(layernorm, tmp_path, deadline=Deadline())
-    handler.triage, handler.watcher = CutOffTriage("confirmation"), CutOffs()  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage("confirmation"))
+    handler.watcher = CutOffs()
     handler.handle(3, two_cases[0], [wrong_value("dx")], ())
     handler.deadline.end_now()
-    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage(""))
     handler.handle(4, two_cases[0], [wrong_value("dx")], ())
     assert (handler.cut_off, handler.watcher.indices) == (2, [3, 4])  # type: ignore[attr-defined]
     assert handler.bugs == [] and list(corpus.entry_files([tmp_path])) == []
@@ -315,7 +282,8 @@ def test_what_is_left_of_a_reported_case_is_not_said_to_be_unconfirmed(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     handler = make_handler(layernorm, tmp_path, deadline=Deadline())
-    handler.triage, handler.watcher = CutOffTriage(""), CutOffs()  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage(""))
+    handler.watcher = CutOffs()
     handler.handle(3, two_cases[0], [wrong_value("dx")], ())
     handler.deadline.end_now()
     for index in (3, 4):
@@ -327,7 +295,7 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     first = make_handler(layernorm, tmp_path)
-    first.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+    take_triage(first, CutOffTriage("shrinking"))
     first.handle(3, two_cases[1], [wrong_value("dx")], ())
     (path,) = corpus.entry_files([tmp_path])
     entry = corpus.read(path)
@@ -337,10 +305,10 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
         bug.least, bug.cut_off = replace(bug.least, case=two_cases[0]), ""
 
     second = make_handler(layernorm, tmp_path)
-    second.triage = CutOffTriage("")  # type: ignore[assignment]
+    take_triage(second, CutOffTriage(""))
     second.triage.shrink = shrink  # type: ignore[method-assign]
     second.bugs += read_known_bugs(tmp_path, layernorm, None)
-    second.resume()
+    second.shrinker.resume()
     (path,) = corpus.entry_files([tmp_path])
     after = corpus.read(path)
     assert after.case.key == two_cases[0].key and after.provenance.cut_off == ""
@@ -378,12 +346,13 @@ def test_two_entries_that_were_cut_off_are_one_once_they_are_shrunk_to_one_cause
 
     saved = Saved()
     handler = make_handler(layernorm, tmp_path)
-    handler.triage, handler.saver.watcher = CutOffTriage(""), saved  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage(""))
+    handler.saver.watcher = saved
     handler.triage.shrink = shrink  # type: ignore[method-assign]
     monkeypatch.setattr(handler.attribution, "have_same_cause", lambda old, new: same)
     handler.bugs += read_known_bugs(tmp_path, layernorm, None)
     before = {bug.path for bug in handler.bugs}
-    handler.resume()
+    handler.shrinker.resume()
     left = list(corpus.entry_files([tmp_path]))
     assert [bug.path for bug in handler.bugs] == [str(path) for path in left] and len(left) == 2 - same
     assert saved.replaced - {""} == before - {bug.path for bug in handler.bugs}
@@ -402,11 +371,11 @@ def test_a_later_run_keeps_the_diagnosis_of_a_case_that_stays_the_least(
         bug.least, bug.cut_off = replace(bug.least, diagnosis=said[1:]), ""
 
     handler = make_handler(layernorm, tmp_path)
-    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage(""))
     handler.triage.explain = explain  # type: ignore[method-assign]
     handler.bugs += read_known_bugs(tmp_path, layernorm, None)
     assert finding_json(handler.bugs[0])["diagnosis"] == "; ".join(said)
-    handler.resume()
+    handler.shrinker.resume()
     (path,) = corpus.entry_files([tmp_path])
     after = corpus.read(path).provenance
     assert (after.diagnosis, after.cut_off, handler.bugs[0].least.diagnosis) == (said, "", said)
@@ -417,9 +386,9 @@ def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(
 ) -> None:
     for _ in range(2):
         run = make_handler(layernorm, tmp_path)
-        run.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+        take_triage(run, CutOffTriage("shrinking"))
         run.bugs += read_known_bugs(tmp_path, layernorm, None)
-        run.resume()
+        run.shrinker.resume()
         run.handle(3, two_cases[1], [wrong_value("dx")], ())
     (path,) = corpus.entry_files([tmp_path])
     assert corpus.read(path).case.key == two_cases[1].key and run.bugs[0].hits == 1
@@ -612,7 +581,7 @@ def test_a_bug_was_first_seen_when_its_case_disagreed(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     handler = make_handler(layernorm, tmp_path)
-    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    take_triage(handler, CutOffTriage(""))
     handler.handle(3, two_cases[1], [wrong_value("dx")], (), put=12.5)
     assert [bug.origin.seconds for bug in handler.bugs] == [12.5]
 
@@ -629,9 +598,9 @@ def test_grading_is_postponed_while_something_new_waits(
         graded(bug)
 
     monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade_slowly)
-    handler, tasks, news = make_handler(gelu, tmp_path, with_grades=True), list[Any](), iter([True, False])
-    handler.budgets = replace(handler.budgets, time_limit=60.0, has_news=lambda: next(news))
-    handler.postprocessor.budgets, handler.postprocessor.defer = handler.budgets, tasks.append
+    handler, tasks, news = make_handler(gelu, tmp_path, with_grades=True), list[Any](), iter([False, True, False])
+    handler.budgets.time_limit, handler.budgets.has_news = 60.0, lambda: next(news)
+    handler.postprocessor.defer = tasks.append
     bug = make_bug(case, "dx")
     handler.add_bug(bug, first_seen(bug))
     seen = []
@@ -659,7 +628,7 @@ def test_what_a_run_has_no_time_to_grade_is_graded_by_the_next_one(
     second.bugs += read_known_bugs(tmp_path, gelu, None)
     monkeypatch.setattr(second.triage, "confirm", lambda *_: bug if disagrees else None)
     monkeypatch.setattr(second.triage, "shrink", None)
-    second.resume()
+    second.shrinker.resume()
     entry = corpus.read(path)
     expected = ("", "low") if disagrees else ("grading", None)
     assert (entry.provenance.cut_off, entry.severity) == expected
@@ -687,7 +656,7 @@ def test_a_bug_that_is_graded_for_now_is_saved_so_and_graded_by_the_next_run(
     second = make_handler(gelu, tmp_path, with_grades=True)
     second.bugs += read_known_bugs(tmp_path, gelu, None)
     monkeypatch.setattr(second.triage, "confirm", lambda *_: bug)
-    second.resume()
+    second.shrinker.resume()
     entry = corpus.read(path)
     assert (entry.severity, entry.provenance.cut_off) == ("high", "")
 
@@ -705,15 +674,15 @@ def test_a_bug_that_is_not_shrunk_to_the_end_is_graded_and_again_once_it_is(
 
     monkeypatch.setattr("fuzz.run.findings.bug_postprocessor.grade_bug", grade)
     first = make_handler(layernorm, tmp_path, with_grades=True)
-    first.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+    take_triage(first, CutOffTriage("shrinking"))
     first.handle(3, two_cases[1], [wrong_value("dx")], ())
     (path,) = corpus.entry_files([tmp_path])
     assert (corpus.read(path).severity, corpus.read(path).provenance.cut_off) == ("low", "shrinking")
     second = make_handler(layernorm, tmp_path, with_grades=True)
-    second.triage = CutOffTriage("")  # type: ignore[assignment]
+    take_triage(second, CutOffTriage(""))
     second.triage.shrink = shrink  # type: ignore[method-assign]
     second.bugs += read_known_bugs(tmp_path, layernorm, None)
-    second.resume()
+    second.shrinker.resume()
     (path,) = corpus.entry_files([tmp_path])
     assert (corpus.read(path).severity, corpus.read(path).provenance.cut_off) == ("high", "")
 
@@ -766,7 +735,8 @@ def test_a_fault_of_an_earlier_call_is_that_of_the_case_that_ends_with_it(layern
     case = RandomEngine(layernorm, 0).case(1)
     handler = make_handler(layernorm, tmp_path)
     worker: Any = SimpleNamespace(timeout=1.0)
-    handler.triage = handler.attribution.triage = OneRowDies(layernorm, worker, ())
+    take_triage(handler, OneRowDies(layernorm, worker, ()))
+    handler.attribution.triage = handler.triage
     for number, calls in enumerate([(bad,), (bad, good), (good, bad, good), (good, bad)]):
         handler.handle(number, replace(case, calls=calls, split=None), [died], ())
     assert [(len(bug.case.calls), bug.hits) for bug in handler.bugs] == [(1, 4)]

@@ -76,6 +76,25 @@ def test_errors_without_the_pattern_that_is_usual_come_second(two_cases: tuple[C
     assert triaged(TriagePriority(layernorm), waiting)[:4] == [0, 9, 1, 11]
 
 
+def test_what_the_present_case_shows_as_well_is_no_reason_to_postpone_it(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    both = replace(FLOOD, outputs=("dx", "dbias"))
+    order, (first, *others) = TriagePriority(layernorm), suspects(two_cases[0], FLOOD, both, RARE)
+    assert order.choose([first], False) is first
+    assert not order.has_news(others[:1]) and order.has_news(others)
+    assert order.choose([], True) is None and order.has_news(others[:1])
+
+
+def test_what_a_postponed_bug_may_explain_waits_for_it(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    both = replace(FLOOD, outputs=("dx", "dbias"))
+    bug = make_bug(two_cases[0], finding=FLOOD, waits_for="shrinking")
+    order, waiting = TriagePriority(layernorm, bugs=[bug]), suspects(two_cases[0], both)
+    assert not order.has_news(waiting) and order.choose(waiting, True) is None
+    bug.waits_for = ""
+    assert order.has_news(waiting) and order.choose(waiting, True) is waiting[0]
+
+
 def test_a_task_waits_for_what_is_unlike_all_before_it_but_not_at_the_end(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:

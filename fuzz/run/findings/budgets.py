@@ -27,13 +27,18 @@ class TriageBudgets:
     """The budgets of a run with a limit of time, in seconds, or with none; `spent` is what triage took so far.
 
     Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed. With one,
-    grading is postponed where `has_news` says that something waits that is like nothing before.
+    shrinking and grading are postponed where `has_news` says that something waits that is like nothing before.
     """
 
     time_limit: float | None
     deadline: Deadline = field(default_factory=Deadline)
     spent: float = 0.0
     has_news: Callable[[], bool] = never
+
+    @property
+    def is_for_shrinking(self) -> bool:
+        """Whether more time is left than is kept for bugs without a grade."""
+        return self.time_limit is None or self.deadline.seconds_left >= GRADING_SHARE * self.time_limit
 
     def shrinking(self, *, usual: bool = True) -> Budget:
         """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
@@ -45,7 +50,8 @@ class TriageBudgets:
         share = (SHRINK_SHARE if usual else UNUSUAL_SHARE) * self.time_limit
         seconds = max(share - self.spent, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.time_limit)
-        return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))
+        most = SHRINK_SHARE * (self.deadline.seconds_left - verifying)
+        return Budget(seconds=min(seconds, most), is_urgent=self.has_news)
 
     def grading(self) -> Budget:
         """What grading one bug may take."""

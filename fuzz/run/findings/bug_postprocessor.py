@@ -14,10 +14,10 @@ from fuzz.model.oracle_specs import ACCURACY
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_saver import BugSaver
 from fuzz.shrink.shrinker import Budget
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.triage.cross_check import CROSS_CHECK, cross_check, only_on_cpu
 from fuzz.triage.severity import GRADING, grade_bug, grade_by_run
-from fuzz.triage.triage import SHRINKING, Triage
+from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import WorkerConfig
 

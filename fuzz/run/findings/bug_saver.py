@@ -17,8 +17,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.shrink_entry import replace_entry
 from fuzz.run.watcher import Watcher
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug
-from fuzz.triage.triage import SHRINKING
+from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.worker.deadline import OutOfTime
 
 
@@ -87,7 +86,7 @@ class BugSaver:
             self.attribution.merge(duplicate, bug, replaces=False)
             return None
         if same is None:
-            self._mention_others(bug)
+            self.mention_others(bug)
             self.bugs.append(bug)
             return bug
         needed, replaces = same.triggers, self.replaces(bug, same)
@@ -110,11 +109,11 @@ class BugSaver:
             self.watcher.on_saved(bug, other.path)
         return bool(absorbed) and not (bug.known and bug.path)
 
-    def _mention_others(self, bug: Bug) -> None:
+    def mention_others(self, bug: Bug) -> None:
         """Says of which known bugs it is not clear that they are others."""
         unclear = [other for other in self.bugs if bug.may_share_cause(other)]
         said = tuple(f"possibly the same cause as {Path(other.path).name}" for other in unclear)
-        bug.least = replace(bug.least, diagnosis=(*bug.least.diagnosis, *said))
+        bug.least = replace(bug.least, diagnosis=tuple(dict.fromkeys((*bug.least.diagnosis, *said))))
 
     def save(self, bug: Bug) -> None:
         """Writes the bug's entry, in the place of the one of a larger case."""
@@ -144,6 +143,18 @@ class BugSaver:
                 return
             bug.path = str(replace_entry(before, entry, bug))
         self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
+
+    def merge_saved(self, bug: Bug, same: Bug) -> None:
+        """Merges a bug that this run has saved into another one with its cause, and removes its entry."""
+        with self.locked(bug):
+            replaces = self.replaces(bug, same)
+            self.attribution.merge(same, bug, replaces)
+            self.bugs[:] = [other for other in self.bugs if other is not bug]
+            if replaces:
+                self.save(same)
+            if bug.path != same.path:
+                Path(bug.path).unlink(missing_ok=True)
+        self.watcher.on_saved(same, bug.path if bug.path != same.path else "")
 
     def find_finished(self, again: Bug, resumed: Bug) -> Bug | None:
         """The finished bug with the cause of one that is shrunk now: two runs at once may each have saved it."""

@@ -100,6 +100,8 @@ class Attribution:
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
+        if bug.is_postponed:
+            return part.subjects if part else frozenset()
         if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
             part = finding
         if part is None or not self.triage.find_triggers(bug):
@@ -199,6 +201,10 @@ class Attribution:
                 shown = ((one, self.triage.shown_subjects(one, finding, bug.rate)) for one in edits)
                 case = next((one for one, subjects in shown if subjects == finding.subjects), case)
         return case
+
+    def is_near_postponed(self, finding: Finding) -> bool:
+        """Whether more will be known about what explains a finding, once a bug with its subjects is shrunk."""
+        return any(bug.is_postponed and bug.subjects & finding.subjects for bug in self.bugs)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

@@ -9,25 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.errors import CorpusError
 from fuzz.model.case import Case
-from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.grade import INPUT_CLASSES
 from fuzz.model.oracle_specs import FAULT, find_oracle_spec
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_postprocessor import BugPostprocessor
 from fuzz.run.findings.bug_saver import BugSaver
+from fuzz.run.findings.bug_shrinker import BugShrinker
 from fuzz.run.findings.deduplicate import Attribution
 from fuzz.run.options import RunOptions
-from fuzz.run.shrink_entry import improves, shrink_entry
 from fuzz.run.watcher import Watcher
-from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.cross_check import CROSS_CHECK
 from fuzz.triage.input_classes import classify_drawn, is_usual
-from fuzz.triage.severity import GRADING
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
@@ -75,6 +70,7 @@ class FindingHandler:
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
     postprocessor: BugPostprocessor = field(init=False)
+    shrinker: BugShrinker = field(init=False)
     _doubted: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -87,6 +83,7 @@ class FindingHandler:
         self.postprocessor = BugPostprocessor(
             self.triage, self.saver, self.budgets, self.worker_config, self.with_cross_checks, self.with_grades
         )
+        self.shrinker = BugShrinker(self.triage, self.saver, self.postprocessor, self.budgets, self.handle)
 
     @property
     def hit_bugs(self) -> list[Bug]:
@@ -106,12 +103,15 @@ class FindingHandler:
         and `put` is when it disagreed, by time.monotonic, by default now.
 
         The case is a hit of each known bug that explains some of them; the first that none explains is a new bug.
-        Returns what is to be handled once more then, as it may have another cause.
+        Returns what is to be handled once more then, as it may have another cause, or that of a bug of which more will
+        be known once it is shrunk.
         """
         if self.is_enough:
             return ()
         start = time.monotonic()
         seconds = (start if put is None else put) - self.process_start
+        later = () if self.deadline.has_passed else tuple(filter(self.attribution.is_near_postponed, findings))
+        first, findings = findings[0], [finding for finding in findings if finding not in later]
         try:
             for number, finding in enumerate(findings):
                 seen = Disagreement(index, seconds, without_later_calls(case, finding), finding)
@@ -121,8 +121,8 @@ class FindingHandler:
                         self.deadline.check()
                         left = self._up_to_fault(left)
                     if left is not None:
-                        new = self._take_up(left, history, is_filed_first=left.finding is findings[0])
-                        return find_rest(new, left.finding, findings[number + 1 :]) if new else ()
+                        new = self._take_up(left, history, is_filed_first=left.finding is first)
+                        return (*(find_rest(new, left.finding, findings[number + 1 :]) if new else ()), *later)
                 except OutOfTime:
                     # What else there may be to a case that is reported already would read as another one.
                     self._may_show(seen)
@@ -130,7 +130,7 @@ class FindingHandler:
                         self.cut_off += 1
                         self.watcher.on_cut_off(case, finding, index)
                     break
-            return ()
+            return later
         finally:
             self.budgets.spent += time.monotonic() - start
 
@@ -149,32 +149,6 @@ class FindingHandler:
             self.postprocessor.grade_by_run(bug, usual_cases)
         for bug in self.saver.removed:
             self.watcher.on_removed(bug)
-
-    def resume(self) -> None:
-        """Goes on with what earlier runs saved and had no time to finish."""
-        for bug in [bug for bug in self.bugs if bug.cut_off and not bug.accepted]:
-            start = time.monotonic()
-            with suppress(OutOfTime, CorpusError):
-                entry = corpus.read(Path(bug.path))
-                check_fits(entry.case, self.target, Path(bug.path))
-                if bug.cut_off not in (GRADING, CROSS_CHECK):
-                    self._shrink_on(bug, entry)
-                else:
-                    self.postprocessor.resume(bug)
-            self.budgets.spent += time.monotonic() - start
-
-    def _shrink_on(self, bug: Bug, entry: Entry) -> None:
-        """Goes on shrinking and explaining a known bug, and replaces its entry."""
-        again = shrink_entry(entry, self.triage, self.budgets.shrinking(), graded=False)
-        if again is not None and (same := self.saver.find_finished(again, bug)):
-            self.saver.join(bug, again, same)
-        elif again is not None and improves(again, entry, self.target):
-            bug.least, bug.triggers, bug.cut_off, bug.rate = again.least, None, again.cut_off, again.rate
-            bug.grade = again.grade
-            self.postprocessor.plan(bug)
-            self.saver.save_again(bug)
-            self.watcher.on_shrunk(bug)
-            self.postprocessor.start(bug)
 
     def _unexplained(self, seen: Disagreement) -> Disagreement | None:
         """What of a finding no known bug explains; the case is a hit of the first one that explains some of it."""
@@ -250,22 +224,19 @@ class FindingHandler:
     def add_bug(self, bug: Bug, seen: Disagreement) -> bool:
         """Shrinks and explains a confirmed bug, then merges it with an earlier one or saves it.
 
-        Returns whether it is a new one.
+        Returns whether it is a new one. One whose shrinking is postponed goes on later.
         """
         bug.origin, bug.last_hit = replace(bug.origin, index=seen.index, seconds=seen.seconds), seen.index
         bug.shown_by_usual = is_usual(seen.case, self.target)
         bug.first_case = self.options.seed, seen.index
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
-        with suppress(OutOfTime):
-            is_asked = self.budgets.time_limit is not None and not bug.needs_clean_workers
-            usual = not is_asked or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
-            self.triage.shrink(bug, self.budgets.shrinking(usual=usual))
+        self.shrinker.shrink(bug)
         bug.keep_shown_subjects()
-        same = self.saver.find_same_cause(bug, self.bugs)
+        same = self.saver.find_same_cause(bug, self.shrinker.others_to_compare(bug))
         if same is None or self.saver.replaces(bug, same):
             with suppress(OutOfTime):
-                self.triage.explain(bug)
+                self.shrinker.explain(bug)
             if bug.is_undecided:
                 self._drop(seen, UNDECIDED)
                 return False
@@ -275,12 +246,10 @@ class FindingHandler:
             starts = saved is not None and self.postprocessor.plan(saved)
             if saved is not None:
                 self.saver.save(saved)
-        if saved is not None:
-            self.watcher.on_shrunk(saved)
-            if not saved.cut_off:
-                with suppress(OutOfTime):
-                    # The next case is chosen by whether it lacks what this bug needs.
-                    self.triage.find_triggers(saved)
+        if saved is bug and bug.is_postponed:
+            self.shrinker.defer(bug)
+        elif saved is not None:
+            self.shrinker.report(saved)
         elif same is not None:
             self.watcher.on_merged(same, seen.index)
             if in_doubt or not same.grade:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding
+from fuzz.model.finding import Finding, Subject
 from fuzz.model.grade import INPUT_CLASSES
 from fuzz.run.findings.triage_queue import InOrder, Suspect
 from fuzz.target.spec import Target
@@ -42,7 +42,8 @@ class TriagePriority:
     before them one comes first that `shows_usually`: shows its first finding with usual inputs as well, whatever its
     own are. Then come those with more ordinary inputs, then the oldest.
 
-    What is left of a case whose first finding was triaged counts as like that one, which may be its cause.
+    What is left of a case whose first finding was triaged counts as like that one, which may be its cause. So does what
+    a bug may explain that is not shrunk yet: it waits for that.
 
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
     the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came. `bugs` are
@@ -55,6 +56,8 @@ class TriagePriority:
     bugs: Sequence[Bug] = ()
     shows_usually: Callable[[Case, Finding], bool] = shows_anything
     counts: Counter[Sign] = field(default_factory=Counter)
+    _current: frozenset[Subject] = frozenset()
+    """What the case shows that is triaged now."""
     _classes: dict[int, str] = field(default_factory=dict)
     _usual: dict[tuple[int, bool], bool] = field(default_factory=dict)
     """By a case's index, and whether it is what is left of it, whether it shows its first finding usually."""
@@ -72,11 +75,12 @@ class TriagePriority:
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not self.counts[self._sign(*one)] for one in findings)
+        is_new = any(not (self._count(*one) or self._current & one[1].subjects) for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
         """The next one, which counts as triaged from now on; None where a task comes first."""
+        self._current = frozenset()
         if self.deadline.has_passed:
             return IN_ORDER.choose(waiting, task_waits)
         if not waiting:
@@ -90,16 +94,25 @@ class TriagePriority:
             return None
         self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
         del self._classes[chosen.index]
+        self._current = frozenset[Subject]().union(*(finding.subjects for finding in chosen.findings))
         return chosen
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
         often = min(
-            (tuple(self.counts[one] for one in self._signs(suspect, finding)) for finding in suspect.findings),
+            (
+                (self._count(suspect, finding), *(self.counts[one] for one in self._signs(suspect, finding)[1:]))
+                for finding in suspect.findings
+            ),
             default=(0, 0, 0),
         )
         first, *others = often
         of_class = INPUT_CLASSES.index(self._class_of(suspect))
         return (max(first, suspect.is_rest), *others, of_class, suspect.index)
+
+    def _count(self, suspect: Suspect, finding: Finding) -> int:
+        """How often what is like a finding was triaged, or is at present."""
+        waits = any(bug.is_postponed and bug.subjects & finding.subjects for bug in tuple(self.bugs))
+        return max(self.counts[self._sign(suspect, finding)], waits)
 
     def _shows_usually(self, suspect: Suspect) -> bool:
         key = suspect.index, suspect.is_rest

@@ -1,0 +1,164 @@
+"""Shrinks and explains bugs, those of earlier runs among them; what takes long is postponed for something new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fuzz import corpus
+from fuzz.errors import CorpusError
+from fuzz.model.case import Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.run.findings.budgets import TriageBudgets
+from fuzz.run.findings.bug_postprocessor import BugPostprocessor
+from fuzz.run.findings.bug_saver import BugSaver
+from fuzz.run.shrink_entry import improves, shrink_entry
+from fuzz.target.loader import check_fits
+from fuzz.triage.bug import SHRINKING, Bug
+from fuzz.triage.cross_check import CROSS_CHECK
+from fuzz.triage.severity import GRADING
+from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import OutOfTime
+
+Handle = Callable[[int, Case, Sequence[Finding], Sequence[Case]], Sequence[Finding]]
+"""Handles the findings of a case: (its index, the case, its findings, cases that ran before) -> what of them is to be
+handled once more."""
+
+
+@dataclass
+class BugShrinker:
+    """Shrinks bugs, and goes on with those that were postponed, whose cause is compared with that of others then.
+
+    A bug is postponed where something waits that is like nothing before: it is certified and saved first. `handle`
+    handles what its smaller case does not show any more.
+    """
+
+    triage: Triage
+    saver: BugSaver
+    postprocessor: BugPostprocessor
+    budgets: TriageBudgets
+    handle: Handle
+
+    def shrink(self, bug: Bug) -> None:
+        """Shrinks a bug as far as time allows, or until something waits that is like nothing before: it is postponed.
+
+        What takes longest comes after that as well: to compare its cause with those of others.
+        """
+        bug.waits_for = ""
+        with suppress(OutOfTime):
+            is_asked = self.budgets.time_limit is not None and not bug.needs_clean_workers
+            usual = not is_asked or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
+            budget = self.budgets.shrinking(usual=usual)
+            self.triage.shrink(bug, budget)
+            if budget.postponed or not bug.cut_off and self.budgets.has_news():
+                bug.waits_for, bug.cut_off = SHRINKING, ""
+
+    def explain(self, bug: Bug) -> None:
+        """Explains a bug; one whose case will be smaller is certified only."""
+        self.triage.certify(bug) if bug.is_postponed else self.triage.explain(bug)
+
+    def defer(self, bug: Bug) -> None:
+        """Has a postponed bug that is saved shrunk further when nothing new waits."""
+        self.postprocessor.defer(partial(self._shrink_further, bug))
+
+    def others_to_compare(self, bug: Bug) -> list[Bug]:
+        """The bugs that may have the cause of another, as far as both are shrunk, or equal already."""
+        others = [other for other in self.saver.bugs if other is not bug]
+        return [other for other in others if not (bug.is_postponed or other.is_postponed) or other.is_equal_to(bug)]
+
+    def report(self, bug: Bug) -> None:
+        self.saver.watcher.on_shrunk(bug)
+        if not bug.cut_off:
+            with suppress(OutOfTime):
+                # The next case is chosen by whether it lacks what this bug needs.
+                self.triage.find_triggers(bug)
+
+    def _shrink_further(self, bug: Bug) -> None:
+        """Goes on with a postponed bug, unless it was merged meanwhile or what time is left is for its grade.
+
+        What the smaller case does not show any more is handled once more, as it may have another cause.
+        """
+        if not any(other is bug for other in self.saver.bugs):
+            return
+        start, before = time.monotonic(), bug.least
+        try:
+            if self.budgets.is_for_shrinking:
+                self.shrink(bug)
+                self.explain(bug)
+            else:
+                bug.waits_for, bug.cut_off = "", SHRINKING
+        except OutOfTime:
+            bug.least, bug.waits_for, bug.cut_off = before, "", SHRINKING
+            self.saver.watcher.on_shrunk(bug)
+            return
+        if bug.is_undecided:
+            bug.least = before
+        not_shown = before.finding.subjects - bug.finding.subjects
+        bug.leave_out(not_shown)
+        bug.triggers = None
+        self._save_further(bug)
+        self.budgets.spent += time.monotonic() - start
+        if lost := before.finding.restricted_to(not_shown):
+            self._handle_later(bug.origin.index, before.case, [lost])
+
+    def _save_further(self, bug: Bug) -> None:
+        """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause."""
+        same = self.saver.find_same_cause(bug, self.others_to_compare(bug))
+        if same is not None:
+            self.saver.merge_saved(bug, same)
+            self.saver.watcher.on_merged(same, bug.origin.index)
+            return
+        self.saver.mention_others(bug)
+        self.postprocessor.plan(bug)
+        self.saver.save_again(bug)
+        if bug.is_postponed:
+            self.defer(bug)
+        else:
+            self.report(bug)
+            self.postprocessor.start(bug)
+
+    def _handle_later(self, index: int, case: Case, findings: Sequence[Finding]) -> None:
+        """Handles findings after what waits already, until nothing is left of them."""
+
+        def handle() -> None:
+            if rest := self.handle(index, case, findings, ()):
+                self._handle_later(index, case, rest)
+
+        self.postprocessor.defer(handle)
+
+    def resume(self) -> None:
+        """Goes on with what earlier runs saved and had no time to finish."""
+        for bug in [bug for bug in self.saver.bugs if bug.cut_off and not bug.accepted]:
+            self._resume(bug)
+
+    def _resume(self, bug: Bug) -> None:
+        start = time.monotonic()
+        with suppress(OutOfTime, CorpusError):
+            entry = corpus.read(Path(bug.path))
+            check_fits(entry.case, self.saver.target, Path(bug.path))
+            if bug.cut_off not in (GRADING, CROSS_CHECK):
+                self._shrink_on(bug, entry)
+            else:
+                self.postprocessor.resume(bug)
+        self.budgets.spent += time.monotonic() - start
+
+    def _shrink_on(self, bug: Bug, entry: Entry) -> None:
+        """Goes on shrinking and explaining a known bug, and replaces its entry."""
+        budget = self.budgets.shrinking()
+        again = shrink_entry(entry, self.triage, budget, graded=False)
+        if budget.postponed and again is not None and again.cut_off:
+            self.postprocessor.defer(partial(self._resume, bug))
+        if again is not None and (same := self.saver.find_finished(again, bug)):
+            self.saver.join(bug, again, same)
+        elif again is not None and improves(again, entry, self.saver.target):
+            bug.least, bug.triggers, bug.cut_off, bug.rate = again.least, None, again.cut_off, again.rate
+            bug.grade = again.grade
+            self.postprocessor.plan(bug)
+            self.saver.save_again(bug)
+            self.saver.watcher.on_shrunk(bug)
+            self.postprocessor.start(bug)

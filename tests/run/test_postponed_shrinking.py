@@ -1,0 +1,191 @@
+"""Shrinking that takes long is postponed while something waits that is like nothing before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bugs import make_bug, wrong_value
+from handlers import NothingSmaller, first_seen, make_handler, take_triage
+
+from fuzz import corpus
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding, Verdict
+from fuzz.run.findings.finding_handler import FindingHandler
+from fuzz.run.watcher import Watcher
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.spec import Target
+from fuzz.triage.bug import SHRINKING, Bug
+from fuzz.worker.deadline import Deadline, OutOfTime
+
+
+class Shrunk(Watcher):
+    """Notes the bugs that were reported, with how they were then."""
+
+    def __init__(self) -> None:
+        self.bugs: list[tuple[Bug, str]] = []
+
+    def on_shrunk(self, bug: Bug) -> None:
+        self.bugs.append((bug, bug.cut_off))
+
+
+class InTwoSteps(NothingSmaller):
+    """Triage that is postponed once: the first step takes `cases[0]`, the second one `cases[1]`."""
+
+    steps: Iterator[Case]
+
+    def shrink(self, bug: Bug, budget: Budget) -> None:
+        bug.cut_off, case = SHRINKING, next(self.steps)
+        bug.least = replace(bug.least, case=case)
+        budget.started -= 3.0
+        bug.cut_off = "" if budget.left() else SHRINKING
+
+
+@pytest.fixture
+def handler(two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path) -> FindingHandler:
+    """One whose triage is postponed once; its tasks wait in `tasks`."""
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline())
+    small, large = two_cases
+    triage = InTwoSteps(layernorm, handler.triage.worker, ())
+    triage.steps = iter([large, small, small, small])
+    news = iter([True])
+    handler.budgets.time_limit, handler.budgets.has_news = 60.0, lambda: next(news, False)
+    take_triage(handler, triage)
+    handler.attribution.triage, handler.saver.watcher = triage, Shrunk()
+    return handler
+
+
+def tasks_of(handler: FindingHandler) -> list[Any]:
+    tasks: list[Any] = []
+    handler.postprocessor.defer = tasks.append
+    return tasks
+
+
+def entries(folder: Path) -> list[tuple[Case, str]]:
+    """The case of each entry of a folder, and the step at which its triage was cut off."""
+    return [(entry.case, entry.provenance.cut_off) for entry in map(corpus.read, corpus.entry_files([folder]))]
+
+
+def test_a_postponed_bug_is_saved_at_once_and_shrunk_further_later(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path
+) -> None:
+    small, large = two_cases
+    tasks, bug = tasks_of(handler), make_bug(large, "dx")
+    assert handler.add_bug(bug, first_seen(bug))
+    assert entries(tmp_path) == [(large, SHRINKING)] and handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
+    tasks.pop()()
+    assert entries(tmp_path) == [(small, "")] and handler.bugs == [bug] and not tasks
+    assert handler.saver.watcher.bugs == [(bug, "")]  # type: ignore[attr-defined]
+
+
+def test_a_postponed_bug_that_time_does_not_allow_to_shrink_further_is_reported_at_the_end(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explain(bug: Bug) -> None:
+        bug.least = replace(bug.least, verdict=Verdict("pending"))
+        raise OutOfTime
+
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    monkeypatch.setattr(handler.triage, "explain", explain)
+    tasks.pop()()
+    assert (bug.case, bug.cut_off, bug.least.verdict.name) == (two_cases[1], SHRINKING, "unadjudicated")
+    assert handler.saver.watcher.bugs == [(bug, SHRINKING)]  # type: ignore[attr-defined]
+    assert entries(tmp_path) == [(two_cases[1], SHRINKING)]
+
+
+def test_the_last_part_of_a_run_is_not_spent_on_a_smaller_case(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path
+) -> None:
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    handler.budgets.deadline.end_now()
+    tasks.pop()()
+    assert bug.case == two_cases[1] and [one for one, _ in handler.saver.watcher.bugs] == [bug]  # type: ignore[attr-defined]
+
+
+def test_a_smaller_case_that_is_undecided_is_not_taken(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explain(bug: Bug) -> None:
+        bug.least = replace(bug.least, verdict=Verdict("undecided"))
+
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    monkeypatch.setattr(handler.triage, "explain", explain)
+    tasks.pop()()
+    assert entries(tmp_path) == [(two_cases[1], "")] and handler.bugs == [bug]
+
+
+@pytest.mark.parametrize("is_better", [True, False])
+def test_a_postponed_bug_is_merged_with_one_of_which_it_is_known_only_then_to_have_the_cause(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    is_better: bool,
+) -> None:  # fmt: skip
+    small, large = two_cases
+    tasks, bug = tasks_of(handler), make_bug(large, "dx")
+    handler.add_bug(bug, first_seen(bug))
+    other = make_bug(large if is_better else small, "dbias", triggers=())
+    handler.triage.steps = iter([other.case, small])  # type: ignore[attr-defined]
+    handler.add_bug(other, first_seen(other))
+    monkeypatch.setattr(handler.attribution, "have_same_cause", lambda old, new: True)
+    monkeypatch.setattr(handler.attribution, "is_better", lambda new, old: is_better)
+    tasks.pop(0)()
+    assert handler.bugs == [other] and entries(tmp_path) == [(small, "")] and other.hits == 2
+
+
+def test_what_the_smaller_case_does_not_show_any_more_is_handled_once_more(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx", "dbias")
+    handler.add_bug(bug, first_seen(bug))
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        bug.least = replace(bug.least, case=two_cases[0], finding=wrong_value("dx"))
+
+    handled: list[Any] = []
+    monkeypatch.setattr(handler.triage, "shrink", shrink)
+    monkeypatch.setattr(handler.shrinker, "handle", lambda *what: handled.append(what))
+    tasks.pop()()
+    tasks.pop()()
+    assert [what[1:3] for what in handled] == [(two_cases[1], [wrong_value("dbias")])]
+    assert bug.subjects == wrong_value("dx").subjects == bug.sought.subjects
+
+
+def test_what_a_postponed_bug_may_explain_is_handled_once_it_is_shrunk(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is filed after that is handled at once."""
+    monkeypatch.setattr(handler.triage, "confirm", lambda case, finding, history: make_bug(case, finding=finding))
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    again, other = wrong_value("dx"), Finding("mutation", ("dx",), "written", "m")
+    index = bug.origin.index + 1
+    left = handler.handle(index, two_cases[1], [again, other], ())
+    assert left[-1:] == (again,) and [one.sought.oracle for one in handler.bugs] == ["accuracy", "mutation"]
+    tasks.pop()()
+    assert handler.handle(index, two_cases[1], left[-1:], ()) == () and bug.hits == 2
+
+
+def test_after_the_deadline_nothing_waits_for_a_postponed_bug(
+    handler: FindingHandler, two_cases: tuple[Case, Case]
+) -> None:
+    tasks_of(handler)
+    bug = make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    handler.deadline.end_now()
+    assert handler.handle(bug.origin.index + 1, two_cases[1], [wrong_value("dx")], ()) == () and bug.hits == 2
+
+
+def test_a_postponed_bug_that_was_merged_meanwhile_is_not_shrunk(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    handler.bugs.clear()
+    monkeypatch.setattr(handler.triage, "shrink", None)
+    tasks.pop()()
+    assert handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
