@@ -158,12 +158,6 @@ def wrap_stacked(t: Tensor) -> EnsembleTensor:
     return e  # type: ignore[no-any-return]
 
 
-def terms(args: tuple[Any, ...]) -> int:
-    """An upper bound of the products that add up to one element of a linear operation: its largest operand."""
-    sizes = sorted(a.numel() for a in args if isinstance(a, Tensor))
-    return max(sizes[-1], 2) if sizes else 2
-
-
 def convolution_terms(args: tuple[Any, ...]) -> int:
     """Products in an output element of convolution(input, weight, bias, stride, padding, dilation, transposed,
     output_padding, groups): channels of a group times the kernel's size.
@@ -171,6 +165,17 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
     weight, transposed, groups = args[1], args[6], args[8]
     channels = weight.shape[0] // groups if transposed else weight.shape[1]
     return max(int(channels) * int(math.prod(weight.shape[2:])), 2)
+
+
+def convolution_gradient_terms(args: tuple[Any, ...]) -> tuple[int, int, int]:
+    """Products in an element of each gradient of convolution_backward(g, input, weight, sizes of the bias, stride,
+    padding, dilation, transposed, output_padding, groups, ..): of input, weight and bias.
+    """
+    g, x, weight, transposed, groups = args[0], args[1], args[2], args[7], args[9]
+    channels = weight.shape[1] if transposed else weight.shape[0] // groups
+    positions = math.prod((x if transposed else g).shape[2:])
+    of_input = int(channels * math.prod(weight.shape[2:]))
+    return max(of_input, 2), max(int(x.shape[0] * positions), 2), max(int(g.shape[0] * math.prod(g.shape[2:])), 2)
 
 
 def pool_terms(window: int, dims: int) -> Any:
@@ -194,19 +199,22 @@ def adaptive_terms(args: tuple[Any, ...]) -> int:
 def apply_linear(count: Any, multiplied: int = 0) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation).
 
-    It multiplies the first `multiplied` with each other, which tensor cores do where they are allowed to.
+    `count` says how many products or terms add up to an element, of each result where there are several. It multiplies
+    the first `multiplied` operands with each other, which tensor cores do where they are allowed to.
     """
 
     @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        noise, n = mode.noise, count(args)
         results = map_members(mode, func, cut_operands(mode, args, multiplied), kwargs)
         bounds = map_members(mode, func, absolute(args), kwargs)
-        factor = rounding_steps(n) + 1 + (cut_off(noise) if multiplied else 0.0)
         if isinstance(results, Tensor):
-            return wrap(mode, noise.add_error_(results, bounds, factor, n))
-        pairs = zip(results, bounds, strict=True)
-        return wrap_all(mode, tuple(noise.add_error_(t, b, factor, n) if t is not None else t for t, b in pairs))
+            return wrap(mode, perturb(mode.noise, results, bounds, count(args)))
+        parts = zip(results, bounds, count(args), strict=True)
+        return wrap_all(mode, tuple(perturb(mode.noise, *part) if part[0] is not None else None for part in parts))
+
+    def perturb(noise: MemberNoise, t: Tensor, bound: Tensor, n: int) -> Tensor:
+        factor = rounding_steps(n) + 1 + (cut_off(noise) if multiplied else 0.0)
+        return noise.add_error_(t, bound, factor, n)
 
     return rule
 
@@ -242,18 +250,35 @@ def interpolate(dims: int, reach: int) -> Any:
     return rule
 
 
-def window_terms(args: tuple[Any, ...]) -> int:
-    """Terms that meet in an element of the gradient of a pad or of a maximum pool: a window's worth."""
-    return 16
+def nearest_terms(args: tuple[Any, ...]) -> int:
+    """Terms in an element of the gradient of taking the nearest of (g, sizes, sizes of x, ..)."""
+    sizes = args[2][-len(args[1]) :]
+    return math.prod(int(-(-out // max(size, 1)) + 1) for out, size in zip(args[1], sizes, strict=True))
 
 
-WINDOWED = (
-    "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
-    "replication_pad2d_backward replication_pad3d_backward max_pool2d_with_indices_backward "
-    "max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward "
-    "upsample_nearest1d_backward upsample_nearest2d_backward _upsample_nearest_exact1d_backward "
-    "_upsample_nearest_exact2d_backward"
-)
+def replicated_terms(args: tuple[Any, ...]) -> int:
+    """Terms in an element of the gradient of a pad by the last element, of (g, x, widths on both sides of each dim)."""
+    return math.prod(1 + sum(max(int(width), 0) for width in args[2][at : at + 2]) for at in range(0, len(args[2]), 2))
+
+
+def reflected_terms(args: tuple[Any, ...]) -> int:
+    """Terms in an element of the gradient of a pad by reflection: itself and its images on both sides of each dim."""
+    return int(3 ** (len(args[2]) // 2))
+
+
+def max_pool_terms(args: tuple[Any, ...]) -> int:
+    """Windows of a maximum pool in which an element may be the greatest, of (g, x, window, stride, ..)."""
+    count = max(len(args[2]), len(args[3]))
+    windows, strides = (sizes * count if len(sizes) == 1 else sizes for sizes in (args[2], args[3] or args[2]))
+    return math.prod(int(-(-window // step)) for window, step in zip(windows, strides, strict=True))
+
+
+def adaptive_max_pool_terms(args: tuple[Any, ...]) -> int:
+    """The same of an adaptive pool, of (g, x, indices)."""
+    pairs = zip(args[0].shape, args[1].shape, strict=True)
+    return math.prod(int(-(-out // max(size, 1)) + 1) for out, size in pairs if out != size)
+
+
 LINEAR = {
     pool_terms(1, 1): "avg_pool1d",
     pool_terms(1, 2): "avg_pool2d",
@@ -262,6 +287,12 @@ LINEAR = {
     pool_terms(2, 3): "avg_pool3d_backward",
     adaptive_terms: "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d "
     "_adaptive_avg_pool3d_backward",
+    nearest_terms: "upsample_nearest1d_backward upsample_nearest2d_backward _upsample_nearest_exact1d_backward "
+    "_upsample_nearest_exact2d_backward",
+    replicated_terms: "replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward",
+    reflected_terms: "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward",
+    max_pool_terms: "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
+    adaptive_max_pool_terms: "adaptive_max_pool2d_backward adaptive_max_pool3d_backward",
 }
 """Operations that are linear in one operand, by how many terms an element adds up."""
 INTERPOLATION = {
@@ -280,11 +311,9 @@ def register() -> None:
     RULES.register(dot, "dot.default", "vdot.default")
     RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
     RULES.register(apply_linear(convolution_terms, multiplied=2), "convolution.default")
-    RULES.register(apply_linear(terms, multiplied=3), "convolution_backward")
+    RULES.register(apply_linear(convolution_gradient_terms, multiplied=3), "convolution_backward")
     for count, names in LINEAR.items():
         for name in names.split():
             RULES.register(apply_linear(count), name)
     for name, (dims, reach) in INTERPOLATION.items():
         RULES.register(interpolate(dims, reach), name, f"{name}_backward")
-    for name in WINDOWED.split():
-        RULES.register(apply_linear(window_terms), name)

@@ -207,10 +207,14 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
 
 @rounds
 def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """logcumsumexp: i sequential absolute roundings of the sum, and the result's own."""
+    """logcumsumexp: of element i, i sequential roundings of a sum, which are absolute, or of its logarithm."""
     noise = mode.noise
-    t = func(args[0].stacked, inner_dims(args[1], args[0].dim())[0]) if args[0].dim() else args[0].stacked.clone()
-    noise.add_error_(t, torch.ones_like(t), 2.0 * rounding_steps(args[0].numel()) + 4.0)
+    if not args[0].dim():
+        return wrap(mode, args[0].stacked.clone())
+    dim = inner_dims(args[1], args[0].dim())[0]
+    t = func(args[0].stacked, dim)
+    steps = t.new_tensor([rounding_steps(i + 1) for i in range(t.shape[dim])]).view(-1, *(1,) * (t.dim() - dim - 1))
+    noise.add_error_(t, 2.0 * steps + 4.0 + steps * t.abs(), 1.0)
     return wrap(mode, noise.round_function_(t, None, noise.precision.error("log")))
 
 
