@@ -59,10 +59,37 @@ def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
 
 
 def apply_exactly(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The operation on aligned members, nothing else."""
-    if len(args) == 1:
-        return wrap(mode, func(args[0].stacked, **kwargs))
-    return wrap(mode, func(*align(args, mode.noise.rows), **{k: unwrap(v) for k, v in kwargs.items()}))
+    """The operation on aligned members, with constants as they are and as float32 holds them."""
+    if len(args) == 1 and not kwargs:
+        return wrap(mode, func(args[0].stacked))
+    return wrap(mode, evaluate_exactly(mode, func, args, kwargs))
+
+
+def evaluate_exactly(
+    mode: EnsembleMode, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """The stacked result; some members compare with, select or divide by the constants that a kernel has rounded."""
+    options = {name: unwrap(value) for name, value in kwargs.items()}
+    operands = align(args, mode.noise.rows)
+    t = func(*operands, **options)
+    if any(is_rounded_constant(mode, value) for value in (*args, *kwargs.values())):
+        rows = rounding_constants(mode.noise)
+        rounded = [_held(mode, value, given) for given, value in zip(args, operands, strict=True)]
+        options = {name: _held(mode, value, kwargs[name]) for name, value in options.items()}
+        t[rows] = func(*rounded, **options)[rows]
+    return t
+
+
+def rounding_constants(noise: MemberNoise) -> list[int]:
+    """The rows of the members whose constants are those that float32 holds."""
+    return noise.rows_of([row for row in noise.step_rows if noise.ids[row - 1] % 2])
+
+
+def _held(mode: EnsembleMode, value: Any, given: Any) -> Any:
+    """An operand as float32 holds it, where it is a constant that the kernel has to round."""
+    if not is_rounded_constant(mode, given):
+        return value
+    return value.to(torch.float32).to(value.dtype) if isinstance(value, Tensor) else float(np.float32(value))
 
 
 def select(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -217,8 +244,8 @@ def _floating(x: Any) -> bool:
 
 @rounds
 def remainder(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """remainder: exact but for the last addition of the divisor."""
-    t = func(*align(args, mode.noise.rows))
+    """remainder: exact but for the last addition of the divisor, and for a divisor that is a rounded constant."""
+    t = evaluate_exactly(mode, func, args, {})
     return wrap(mode, mode.noise.round_(t) if t.is_floating_point() else t)
 
 
@@ -267,7 +294,10 @@ def reach_integers(noise: MemberNoise, exponent: Tensor) -> Tensor:
 
 @rounds
 def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """pow: small integers multiply, halves are roots, others the backend's pow and log(x) times a rounded constant."""
+    """pow: small integers multiply, halves are roots, others the backend's pow, or exp2 of the exponent times log2(x).
+
+    What is lost of that product and of a constant, by rounding, the exponential multiplies with its size.
+    """
     noise = mode.noise
     base, exponent = align(args, noise.rows)
     if type(args[1]) is EnsembleTensor:
@@ -281,16 +311,21 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     if type(args[1]) is float and args[1] in (0.5, -0.5, -1.0):
         name = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}[args[1]]
         return wrap(mode, noise.round_function_(t, base, error(name)))
-    if is_rounded_constant(mode, args[1]) or is_rounded_constant(mode, args[0]):
-        noise.add_error_(t, torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).clone(), 1.0)
-        noise.reduces = False
+    constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
+    size = torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).clone()
+    reduces = noise.reduces
+    noise.add_error_(t, size, 1.0 + constants)
+    noise.reduces = reduces
     return wrap(mode, noise.round_function_(t, None, error("pow")))
 
 
 def masked_fill(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_fill: a selection."""
-    x, mask, value = align(args, mode.noise.rows)
-    return keep_exponent(mode, wrap(mode, torch.where(mask, value, x).to(x.dtype)), args)
+
+    def fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+        return torch.where(mask, value, x).to(x.dtype)
+
+    return keep_exponent(mode, wrap(mode, evaluate_exactly(mode, fill, args, {})), args)
 
 
 def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

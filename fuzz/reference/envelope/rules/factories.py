@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import NoRule, aten, handles_plain
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, wrap
+from fuzz.reference.envelope.rules.elementwise import is_rounded_constant, rounding_constants
 
 __all__ = ["register"]
 
-EXACT = "arange eye tril_indices triu_indices scalar_tensor complex"
-ROUNDED = "linspace logspace"
+EXACT = "eye tril_indices triu_indices scalar_tensor complex"
 FROM_NOTHING = "zeros.default ones.default empty.memory_format full.default"
 LIKE = "zeros_like ones_like empty_like full_like"
 NEW = "new_zeros new_ones new_empty new_full"
@@ -26,7 +28,14 @@ RANDOM = (
 @handles_plain
 def create(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros, ones, empty, full: an EnsembleTensor, because the reference may write perturbed values into it later."""
-    return mode.lift(func(*args, **kwargs))
+    return hold_constant(mode, mode.lift(func(*args, **kwargs)), args)
+
+
+def hold_constant(mode: EnsembleMode, e: EnsembleTensor, args: tuple[Any, ...]) -> EnsembleTensor:
+    """A tensor full of the last argument, as float32 holds it in some members where the kernel has to round it."""
+    if args and e.stacked.is_floating_point() and is_rounded_constant(mode, args[-1]):
+        e.stacked[rounding_constants(mode.noise)] = float(np.float32(args[-1]))
+    return e
 
 
 @handles_plain
@@ -34,16 +43,18 @@ def like(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     """zeros_like and the like, of an EnsembleTensor or of a plain tensor."""
     kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory")}
     if type(args[0]) is not EnsembleTensor:
-        return mode.lift(func(*args, **kwargs))
-    return wrap(mode, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
+        return hold_constant(mode, mode.lift(func(*args, **kwargs)), args[1:])
+    out = wrap(mode, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
+    return hold_constant(mode, out, args[1:])
 
 
 @handles_plain
 def new(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_zeros and the like: the size goes behind the member dim."""
     if type(args[0]) is not EnsembleTensor:
-        return mode.lift(func(*args, **kwargs))
-    return wrap(mode, func(args[0].stacked, [mode.noise.rows, *args[1]], *args[2:], **kwargs))
+        return hold_constant(mode, mode.lift(func(*args, **kwargs)), args[2:])
+    out = wrap(mode, func(args[0].stacked, [mode.noise.rows, *args[1]], *args[2:], **kwargs))
+    return hold_constant(mode, out, args[2:])
 
 
 @handles_plain
@@ -76,13 +87,38 @@ def equal(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 @handles_plain
 def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """arange and the like: nothing is rounded, and nobody writes into them."""
+    """eye and the like: nothing is rounded, and nobody writes into them."""
     return func(*args, **kwargs)
+
+
+@handles_plain
+def arange(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """arange: exact, unless its start or step is a constant that the kernel has to round."""
+    t = func(*args, **kwargs)
+    if t.is_floating_point() and any(is_rounded_constant(mode, value) for value in (*args[:1], *args[2:3])):
+        return rounded_ramp(mode, t)
+    return t
 
 
 @handles_plain
 def linspace(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linspace: a product and a sum."""
+    return rounded_ramp(mode, func(*args, **kwargs))
+
+
+def rounded_ramp(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
+    """Numbers start + i*step, where each product and each sum rounds: by u times the largest of them but the first."""
+    e: EnsembleTensor = mode.lift(t)
+    if t.is_floating_point() and t.numel():
+        first = e.stacked[:, :1].clone()
+        mode.noise.round_constant_(e.stacked, 2 * float(t.abs().nan_to_num(0.0, 0.0, 0.0).amax()))
+        e.stacked[:, :1] = mode.noise.round_(first) if is_rounded_constant(mode, float(t[0])) else first
+    return e
+
+
+@handles_plain
+def logspace(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """logspace: powers of a base, whose exponents are a product and a sum."""
     e = mode.lift(func(*args, **kwargs))
     mode.noise.round_(e.stacked, 2.0)
     return e
@@ -97,7 +133,9 @@ def refuse(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 def register() -> None:
     """State the rules of this module."""
     RULES.register(constant, *EXACT.split())
-    RULES.register(linspace, *ROUNDED.split())
+    RULES.register(arange, "arange")
+    RULES.register(linspace, "linspace")
+    RULES.register(logspace, "logspace")
     RULES.register(create, *FROM_NOTHING.split())
     RULES.register(like, *LIKE.split())
     RULES.register(new, *NEW.split())

@@ -1,8 +1,11 @@
 """Defines rules of functions that kernels compute by another formula as a rule, whose error is absolute.
 
-tanh is 1 - q with q = 2/(exp(2|x|) + 1), softplus log(1 + exp(x)), elu exp(x) - 1: where the result is small they lose
-digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
+tanh is 1 - q with q = 2/(exp(2|x|) + 1), sinh (exp(x) - exp(-x))/2, asinh and atanh logarithms of sums, softplus
+log(1 + exp(x)), logaddexp that of a difference, elu exp(x) - 1, hardsigmoid x/6 + 1/2: where the result is small they
+lose digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
 sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
+
+Binary cross entropy of a logit is max(x, 0) - x*y + log1p(exp(-|x|)) as well, and lerp (1 - w)*x + w*y.
 
 sinc is sin(pi*x)/(pi*x), which is not 0 at whole numbers where pi is rounded.
 
@@ -22,8 +25,9 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, wrap
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, wrap
 from fuzz.reference.envelope.rules.composites import FORMULAS
+from fuzz.reference.envelope.rules.norms_and_losses import MEAN, binary_cross_entropy_with_logits, reduced
 
 __all__ = ["register"]
 
@@ -52,6 +56,49 @@ def sinc(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     return wrap(mode, t)
 
 
+def hyperbolic(name: str) -> Callable[..., Any]:
+    """Rule of sinh, asinh or atanh: its documented error, and what exponentials and sums of numbers near 1 lose."""
+
+    @rounds
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        noise, x = mode.noise, args[0].stacked
+        t = noise.round_function_(func(x), x, noise.precision.error(name))
+        if t.is_floating_point():
+            exp = noise.precision.error("exp")
+            near_one = (2 * exp.base + 2 * exp.slope * x.abs()) * x.cosh() if name == "sinh" else torch.ones_like(t)
+            noise.add_working_error_(t, near_one.nan_to_num_(0.0, 0.0, 0.0))
+        return wrap(mode, t)
+
+    return rule
+
+
+@rounds
+def cross_entropy_with_logits(
+    mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """binary_cross_entropy_with_logits: max(x, 0) - x*y rounds at |x|, where (1 - y)*x may be far smaller."""
+    x, y, weight, positive, reduction = args + (None, None, MEAN)[len(args) - 2 :]
+    with mode:
+        loss: Any = binary_cross_entropy_with_logits(x, y, None, positive, 0)
+    logit, label = align((x, y), mode.noise.rows)
+    size = torch.where(logit > 0, logit * (1 + label.abs()), 0.0).nan_to_num(0.0, 0.0, 0.0)
+    mode.noise.add_working_error_(loss.stacked, size.expand_as(loss.stacked))
+    with mode:
+        return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@rounds
+def lerp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """lerp: x + w*(end - x), or (1 - w)*x + w*end."""
+    with mode:
+        out = FORMULAS["lerp"](*args)
+    x, end, weight = align(args, mode.noise.rows)
+    weight = torch.as_tensor(weight)
+    size = (1 - weight).abs() * x.abs() + weight.abs() * end.abs()
+    mode.noise.add_working_error_(out.stacked, size.nan_to_num(0.0, 0.0, 0.0).expand_as(out.stacked))
+    return out
+
+
 def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **defaults: Any) -> Callable[..., Any]:
     """Rule of a composite whose other formula rounds a larger number: by u times `size` of argument and options."""
     formula, names = FORMULAS[name], tuple(defaults)
@@ -62,7 +109,7 @@ def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **de
             out = formula(*args, **kwargs)
         options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs}
         found = out if not isinstance(out, tuple) else out[0]
-        mode.noise.add_working_error_(found.stacked, size(args[0].stacked, options))
+        mode.noise.add_working_error_(found.stacked, size(args[0].stacked, options).expand_as(found.stacked))
         return out
 
     return rule
@@ -98,9 +145,31 @@ def _elu(x: Tensor, options: dict[str, Any]) -> Tensor:
     return torch.where(x > 0, 0.0, 2 * abs(options["alpha"] * options.get("scale", 1)))
 
 
+def _hardsigmoid(x: Tensor, options: dict[str, Any]) -> Tensor:
+    """1/2 where it is neither 0 nor 1."""
+    return torch.where((x > -3) & (x < 3), 0.5, 0.0)
+
+
+def _hardswish(x: Tensor, options: dict[str, Any]) -> Tensor:
+    """x times that of hardsigmoid."""
+    return torch.where((x > -3) & (x < 3), 0.5 * x.abs(), 0.0)
+
+
+def _logaddexp(x: Tensor, options: dict[str, Any]) -> Tensor:
+    """The logarithm of a sum of 1 and less."""
+    return x.new_ones(())
+
+
 def register() -> None:
     """State the rules of this module, in place of those with relative errors alone."""
     RULES.register(tanh, "tanh")
+    for name in ("sinh", "asinh", "atanh"):
+        RULES.register(hyperbolic(name), name)
+    RULES.register(cross_entropy_with_logits, "binary_cross_entropy_with_logits")
+    RULES.register(lerp, "lerp")
+    RULES.register(with_error("hardsigmoid", _hardsigmoid), "hardsigmoid")
+    RULES.register(with_error("hardswish", _hardswish), "hardswish")
+    RULES.register(with_error("logaddexp", _logaddexp), "logaddexp")
     RULES.register(sinc, "sinc")
     RULES.register(softmax_backward, "_softmax_backward_data")
     RULES.register(with_error("_log_softmax", _log_softmax, dim=-1), "_log_softmax")

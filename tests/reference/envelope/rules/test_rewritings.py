@@ -1,0 +1,135 @@
+"""Other formulas of functions, and constants that float32 does not hold, are inside the bounds; wrong ones are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as nn
+
+from fuzz.reference.envelope import evaluate, make_precision
+
+CPU = make_precision("libm")
+Array = np.ndarray[Any, Any]
+F = np.float32
+Formula = Callable[..., Any]
+
+X = np.concatenate([np.linspace(-19, 19, 400), np.geomspace(1e-12, 1, 100), -np.geomspace(1e-12, 1, 100)]).astype(F)
+Y = np.random.default_rng(7).permutation(X)
+UNIT = np.linspace(0, 1, len(X), dtype=F)
+
+
+def error(formula: Formula, kernel: Formula, ratio: Any, *inputs: Array, factor: float = 1.0) -> float:
+    """Error over bound of a kernel, whose results are multiplied with a factor."""
+    named = {f"x{number}": torch.from_numpy(np.ascontiguousarray(x)) for number, x in enumerate(inputs)}
+    expected = evaluate(lambda **given: {"y": formula(*given.values())}, named, CPU, members=80)["y"]
+    with np.errstate(all="ignore"):
+        got = (kernel(*inputs) * F(factor)).astype(F)
+    return float(ratio(torch.as_tensor(got), expected))
+
+
+def binary_cross_entropy(x: Array, y: Array) -> Array:
+    return np.maximum(x, F(0)) - x * y + np.log1p(np.exp(-np.abs(x)))
+
+
+REWRITTEN: dict[str, tuple[Formula, Formula, tuple[Array, ...]]] = {
+    "hardsigmoid": (nn.hardsigmoid, lambda x: np.clip(x / F(6) + F(0.5), F(0), F(1)), (X,)),
+    "hardswish": (nn.hardswish, lambda x: x * np.clip(x * F(1 / 6) + F(0.5), F(0), F(1)), (X,)),
+    "binary cross entropy": (
+        lambda x, y: nn.binary_cross_entropy_with_logits(x, y, reduction="none"), binary_cross_entropy, (X, UNIT)
+    ),
+    "logaddexp": (
+        torch.logaddexp, lambda x, y: np.maximum(x, y) + np.log(F(1) + np.exp(-np.abs(x - y))), (X, Y)
+    ),
+    "sinh": (torch.sinh, lambda x: F(0.5) * (np.exp(x) - np.exp(-x)), (X,)),
+    "asinh": (torch.asinh, lambda x: np.sign(x) * np.log(np.abs(x) + np.sqrt(x * x + F(1))), (X,)),
+    "atanh": (torch.atanh, lambda x: F(0.5) * np.log((F(1) + x) / (F(1) - x)), (X / F(20),)),
+    "lerp": (lambda x, y, w: torch.lerp(x, y, w), lambda x, y, w: (F(1) - w) * x + w * y, (X, Y, 10 * UNIT)),
+    "pow": (lambda x: x.abs() ** 1.5, lambda x: np.exp2(F(1.5) * np.log2(np.abs(x))), (1000 * X,)),
+    "pow of a tensor": (
+        lambda x, y: x.abs() ** y, lambda x, y: np.exp2(y * np.log2(np.abs(x))), (X, Y)
+    ),
+    "power of 10": (lambda x: 10.0**x, lambda x: np.exp2(x * F(math.log2(10))), (X,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_usual_rewritings_are_inside(name: str, ratio: Any) -> None:
+    formula, kernel, inputs = REWRITTEN[name]
+    assert error(formula, kernel, ratio, *inputs) <= 1
+    assert error(formula, kernel, ratio, *inputs, factor=1 + 2.0**-14) > 1
+
+
+def test_small_integer_powers_are_products(ratio: Any) -> None:
+    by_logarithm = lambda x: np.copysign(np.exp2(F(3) * np.log2(np.abs(x))), x)  # noqa: E731
+    assert error(lambda x: x**3, by_logarithm, ratio, 1000 * X) > 1
+
+
+def test_a_reversed_running_sum_is_no_difference_of_sums(ratio: Any) -> None:
+    x = np.random.default_rng(3).standard_normal((4, 300)).astype(F)
+    reverse = lambda x: x.flip(-1).cumsum(-1).flip(-1)  # noqa: E731
+    assert error(reverse, lambda x: np.add.accumulate(x[:, ::-1], axis=1)[:, ::-1], ratio, x) <= 1
+    assert error(reverse, lambda x: x.sum(1, keepdims=True) - np.add.accumulate(x, axis=1) + x, ratio, x) > 1
+
+
+CONSTANTS: dict[str, tuple[Formula, Formula, Array]] = {
+    "remainder": (lambda x: x % 0.1, lambda x: torch.from_numpy(x) % float(F(0.1)), X),
+    "fmod": (lambda x: torch.fmod(x, 2 * math.pi), lambda x: np.fmod(x, F(2 * math.pi)), X),
+    "clamp": (
+        lambda p: -torch.log(1 - p.clamp(1e-6, 1 - 1e-6)), lambda p: -np.log(F(1) - np.clip(p, F(1e-6), F(1 - 1e-6))),
+        UNIT,
+    ),
+    "where": (
+        lambda x: 1 / (1 - torch.where(x > 0, 0.999, 0.5)), lambda x: F(1) / (F(1) - np.where(x > 0, F(0.999), F(0.5))),
+        X,
+    ),
+    "masked_fill": (
+        lambda x: 1 / (1 - torch.zeros_like(x).masked_fill(x > 0, 0.999)),
+        lambda x: F(1) / (F(1) - np.where(x > 0, F(0.999), F(0))), X,
+    ),
+    "full": (
+        lambda x: 1 / (1 - torch.full_like(x, 0.999) + 0 * x), lambda x: 0 * x + F(1) / (F(1) - F(0.999)), X
+    ),
+    "comparison": (
+        lambda x: torch.where(x > 0.1, x, 0.0), lambda x: np.where(x > F(0.1), x, F(0)), np.append(X, F(0.1))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_may_be_those_of_float32(name: str, ratio: Any) -> None:
+    formula, kernel, x = CONSTANTS[name]
+    rounded = lambda x: np.asarray(kernel(x))  # noqa: E731
+    exactly = lambda x: np.asarray(formula(torch.from_numpy(x).double()), dtype=F)  # noqa: E731
+    for one in (rounded, exactly):
+        assert error(formula, one, ratio, x) <= 1
+        assert error(formula, one, ratio, x, factor=1.01) > 1
+
+
+RAMPS: dict[str, tuple[Formula, Formula]] = {
+    "linspace": (
+        lambda x: x + torch.linspace(-1, 2, 31), lambda x: x + (F(-1) + np.arange(31, dtype=F) * F(3 / 30))
+    ),
+    "to 0": (lambda x: x + torch.linspace(-1, 0, 31), lambda x: x + (F(-1) + np.arange(31, dtype=F) * F(1 / 30))),
+    "arange": (lambda x: x + torch.arange(-1, 2, 0.1)[:30], lambda x: x + (F(-1) + np.arange(30, dtype=F) * F(0.1))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAMPS)
+def test_ramps_are_rounded_at_the_size_of_their_ends(name: str, ratio: Any) -> None:
+    formula, kernel = RAMPS[name]
+    x = np.zeros(30 if name == "arange" else 31, F)
+    assert error(formula, kernel, ratio, x) <= 1
+    assert error(formula, lambda x: kernel(x) + F(2.0**-18), ratio, x) > 1
+
+
+def test_whole_numbers_are_exact() -> None:
+    inputs = {"x": torch.zeros(8)}
+    y = evaluate(lambda x: {"y": torch.where(x == 0, torch.arange(8.0), 0.5)}, inputs, CPU, members=20)["y"]
+    assert not bool(y.spread.any())
+    first = evaluate(lambda x: {"y": 1 / torch.linspace(0, 1, 8) + x}, inputs, CPU, members=20)["y"]
+    assert first.value[0] == math.inf
