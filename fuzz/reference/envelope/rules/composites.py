@@ -220,6 +220,24 @@ def logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(top.abs() == math.inf, top, top + torch.log1p(torch.exp(-(x - y).abs())))
 
 
+def logaddexp2(x: Tensor, y: Tensor) -> Tensor:
+    """max + log2(1 + 2^-|x - y|); an infinite maximum as it is."""
+    top = torch.maximum(x, y)
+    return torch.where(top.abs() == math.inf, top, top + torch.log1p(torch.exp2(-(x - y).abs())) / math.log(2))
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """x with elements of the source at places in its flat order, or added there."""
+    flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
+    """The norm of each difference of a row of x and one of y."""
+    norms: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+    return norms
+
+
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
     """x*log(y), 0 where x is 0."""
     return torch.where((x == 0) & ~torch.isnan(y), torch.zeros_like(x * y), x * torch.log(y))
@@ -275,7 +293,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "celu": celu, "leaky_relu": leaky_relu, "leaky_relu_backward": leaky_relu_backward,
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
-    "round.decimals": round_to_decimals, "logaddexp": logaddexp, "xlogy.Tensor": xlogy, "glu": glu,
+    "round.decimals": round_to_decimals, "logaddexp": logaddexp, "logaddexp2": logaddexp2, "put": put,
+    "_cdist_forward": distances, "xlogy.Tensor": xlogy, "glu": glu,
     "glu_backward": glu_backward, "_trilinear": trilinear,
 }  # fmt: skip
 
@@ -285,7 +304,7 @@ FROM_TORCH = (
     "_native_batch_norm_legit unfold_backward linalg_cross triu_indices tril_indices _euclidean_dist dist renorm trace "
     "_scaled_dot_product_flash_attention_for_cpu upsample_bilinear2d.vec logit logit_backward "
     "new_full narrow_copy special_entr rad2deg deg2rad alias_copy t_copy squeeze_copy transpose_copy unfold_copy "
-    "unsqueeze_copy block_diag"
+    "unsqueeze_copy block_diag unsafe_split unsafe_split_with_sizes special_xlog1py multi_margin_loss"
 )
 
 

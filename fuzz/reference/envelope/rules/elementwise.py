@@ -31,8 +31,8 @@ EXACT = (
 ROUNDED = "sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar add.Tensor add.Scalar"
 ELEMENTARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh atan2 erf erfc erfinv lgamma digamma hypot sinc i0 special_i1 special_i0e special_erfcx special_log_ndtr "
-    "special_ndtri special_bessel_j0 special_bessel_j1 polygamma special_zeta"
+    "atanh atan2 erf erfc erfinv lgamma digamma hypot sinc i0 special_i1 special_i0e special_i1e special_erfcx "
+    "special_log_ndtr special_ndtri special_bessel_j0 special_bessel_j1 polygamma special_zeta"
 )
 
 CORRECTLY_ROUNDED = 1.0

@@ -92,6 +92,12 @@ def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
 
 
 @handles_plain
+def zero_tensor(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """_efficientzerotensor, the gradient of a sign: as zeros, since operations dispatch by its kind otherwise."""
+    return mode.lift(torch.zeros(args[0], dtype=kwargs.get("dtype")))
+
+
+@handles_plain
 def arange(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """arange: exact, unless its start or step is a constant that the kernel has to round."""
     t = func(*args, **kwargs)
@@ -133,6 +139,7 @@ def refuse(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 def register() -> None:
     """State the rules of this module."""
     RULES.register(constant, *EXACT.split())
+    RULES.register(zero_tensor, "_efficientzerotensor")
     RULES.register(arange, "arange")
     RULES.register(linspace, "linspace")
     RULES.register(logspace, "logspace")

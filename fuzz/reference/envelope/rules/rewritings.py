@@ -156,8 +156,8 @@ def _hardswish(x: Tensor, options: dict[str, Any]) -> Tensor:
 
 
 def _logaddexp(x: Tensor, options: dict[str, Any]) -> Tensor:
-    """The logarithm of a sum of 1 and less."""
-    return x.new_ones(())
+    """The logarithm of a sum of 1 and less, also to the base of 2."""
+    return x.new_full((), 1 / math.log(2))
 
 
 def register() -> None:
@@ -170,6 +170,7 @@ def register() -> None:
     RULES.register(with_error("hardsigmoid", _hardsigmoid), "hardsigmoid")
     RULES.register(with_error("hardswish", _hardswish), "hardswish")
     RULES.register(with_error("logaddexp", _logaddexp), "logaddexp")
+    RULES.register(with_error("logaddexp2", _logaddexp), "logaddexp2")
     RULES.register(sinc, "sinc")
     RULES.register(softmax_backward, "_softmax_backward_data")
     RULES.register(with_error("_log_softmax", _log_softmax, dim=-1), "_log_softmax")
