@@ -112,6 +112,23 @@ def no_overflow_conditions(lowering: Lowering, offset: Value) -> list[str] | Non
     return None if form is None else [f"slow |= !({text});" for text in (*form.conditions, *scalars)]
 
 
+def pointer_conditions(lowering: Lowering, pointer: Value) -> Iterator[str]:
+    """C conditions that no scalar of which the offsets of a tensor of pointers are made wrapped around.
+
+    The form of such a tensor says nothing of tags: it takes scalars as they are. Raises TooLong as scalar_conditions.
+    """
+    while pointer.type.is_tensor:
+        if pointer in lowering.shifted:
+            pointer, _ = lowering.shifted[pointer]
+            continue
+        op = lowering.producers.get(pointer)
+        if op is None or not op.operands:
+            return
+        if op.name == "tt.addptr":
+            yield from scalar_conditions(lowering, op.operands[1])
+        pointer = op.operands[0]
+
+
 def scalar_conditions(lowering: Lowering, value: Value, depth: int = 0) -> Iterator[str]:
     """C conditions that no scalar of which a value is made wrapped around; affine forms take scalars as they are.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fuzz.backends.cpu.analysis.affine import AffineForm, CExpression, TooLong, range_in_box
 from fuzz.backends.cpu.analysis.dataflow import MEMORY
 from fuzz.backends.cpu.analysis.mask_boxes import Box, box_of, full_box
+from fuzz.backends.cpu.analysis.offset_overflow import pointer_conditions
 from fuzz.backends.cpu.codegen.index import current_position
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CheckSite
@@ -151,6 +152,8 @@ class CheckedAccess:
             box = full_box(self.shape) if self.mask is None else box_of(self.lowering.affine, self.mask)
             lines, named = self.name_terms(form)
             lines += self.proof_lines(named, box)
+            if self.has("overflow"):
+                lines += [f"slow |= !({text});" for text in pointer_conditions(self.lowering, self.pointer)]
         except TooLong:
             return None
         loop.add_before(*lines)

@@ -121,3 +121,44 @@ def test_hashes_are_silent_and_loaded_indexes_are_not():
         gathered[(1,)](torch.zeros(30), index, torch.zeros(4), 4, B=4)
     seen = [(v.problem, v.lane, v.offset, v.line) for v in log.violations]
     assert seen == [("overflow", (1,), 0, line_of(gathered, "tl.load"))]
+
+
+@triton.jit(do_not_specialize=["stride"])
+def used_by_loops(x, out, stride, m, n, modulo: tl.constexpr, moving: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    start = (tl.program_id(0) + 65536) * stride
+    column = i % m if modulo else i
+    source, target = x + (start + column), out + (start + column)
+    for _ in range(n):
+        tl.store(target, tl.load(source) + 1)
+        if moving:
+            source += 1
+
+
+@pytest.mark.parametrize("modulo", [False, True], ids=["affine", "inexact"])
+@pytest.mark.parametrize("moving", [False, True], ids=["fixed", "moving"])
+def test_a_scalar_that_wrapped_around_before_the_loop_that_uses_the_pointers(modulo, moving):
+    """65536 * 65536 comes back to 0: what is touched lies inside of the arguments."""
+    x, out = torch.zeros(32), torch.zeros(32)
+    with cpu.observe(overflow=True, reports=1000) as log:
+        used_by_loops[(2,)](x, out, 65536, 7, 2, modulo=modulo, moving=moving, B=16)
+    found = {(v.program[0], v.kind, v.lane[0]) for v in log.violations if v.problem == "overflow"}
+    assert {(0, kind, lane) for kind in ("load", "store") for lane in range(16)} <= found
+    with cpu.observe(overflow=True) as log:
+        used_by_loops[(1,)](x, out, 0, 7, 2, modulo=modulo, moving=moving, B=16)
+    assert not log.violations
+
+
+@triton.jit(do_not_specialize=["stride"])
+def repeated_rows(x, out, stride, m, M: tl.constexpr, N: tl.constexpr):
+    row = tl.program_id(0) * stride + tl.arange(0, M)[:, None] % m
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out + at, tl.load(x + row + tl.arange(0, N)[None, :] * 0))
+
+
+def test_a_scalar_that_wrapped_around_in_rows_that_all_columns_share():
+    x, out = torch.zeros(64), torch.zeros(16, 8)
+    with cpu.observe(overflow=True, reports=1000) as log:
+        repeated_rows[(5,)](x, out, 2**30, 7, M=16, N=8)
+    found = {(v.problem, v.program[0]) for v in log.violations}
+    assert found == {("out-of-bounds", 1), ("overflow", 2), ("overflow", 3), ("overflow", 4)}
