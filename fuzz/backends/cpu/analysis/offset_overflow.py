@@ -98,8 +98,11 @@ def lower_tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
 
 
 def tag_overflow(pointer: str, narrow: str, wide: str, scale: str, number: int) -> str:
-    """C of a pointer plus an offset, tagged where the offset in 32 bits (`narrow`) differs from that in 64."""
-    return f"({pointer} + (i64){narrow}{scale}) + ({wide} == {narrow} ? 0 : TAG({number}))"
+    """C of a pointer plus an offset, tagged where the offset in 32 bits (`narrow`) differs from that in 64.
+
+    A pointer has one tag, the first: two would add up to an address that has none.
+    """
+    return f"({pointer} + (i64){narrow}{scale}) + ({wide} == {narrow} || TAGGED({pointer}) ? 0 : TAG({number}))"
 
 
 def no_overflow_conditions(lowering: Lowering, offset: Value) -> list[str] | None:

@@ -162,3 +162,21 @@ def test_a_scalar_that_wrapped_around_in_rows_that_all_columns_share():
         repeated_rows[(5,)](x, out, 2**30, 7, M=16, N=8)
     found = {(v.problem, v.program[0]) for v in log.violations}
     assert found == {("out-of-bounds", 1), ("overflow", 2), ("overflow", 3), ("overflow", 4)}
+
+
+@triton.jit(do_not_specialize=["stride"])
+def twice_wrapped(x, out, stride, whole: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    start = (tl.program_id(0) + 65536) * stride
+    if whole:
+        tl.store(out + i, tl.load(x + start + start + i))
+    else:
+        tl.store(out + i, tl.load(x + (start + i) + (start + i)))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["scalar", "tensor"])
+def test_two_offsets_of_one_pointer_that_wrapped_around(whole):
+    with cpu.observe(overflow=True) as log:
+        twice_wrapped[(1,)](torch.zeros(16), torch.zeros(4), 65536, whole=whole, B=4)
+    found = [(v.problem, v.lane, v.offset) for v in log.violations]
+    assert found == [("overflow", (lane,), lane if whole else 2 * lane) for lane in range(4)]
