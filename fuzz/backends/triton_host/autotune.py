@@ -23,7 +23,7 @@ from triton.runtime.jit import JITFunction
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
-Draw = tuple[int, int | None]
+Draw = tuple[Any, ...]
 CACHES: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
 """The choices of each autotuner by draw."""
 BENCHMARKED: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
@@ -36,8 +36,9 @@ real_prune_configs, real_bench = Autotuner.prune_configs, Autotuner._bench
 
 
 def get_cache(tuner: Autotuner) -> dict[Any, Config]:
-    """The choices under the present draw."""
-    draw = (knobs.config, knobs.config_seed)
+    """The choices under the present draw: of a configuration, and of the device, by which an autotuner may prune."""
+    device = (knobs.capability, knobs.multiprocessor_count, knobs.max_shared_mem, knobs.gpu_limits)
+    draw = (knobs.config, knobs.config_seed, *device)
     caches = BENCHMARKED if knobs.benchmarks else CACHES
     return caches.setdefault(tuner, {}).setdefault(draw, {})
 

@@ -181,6 +181,23 @@ def test_autotuners_take_the_drawn_configuration_and_run_nothing_else():
     assert drawn == {4, 8, 16}
 
 
+def prune_by_device(configs, arguments, **_):
+    properties = drivers.active.utils.get_device_properties(0)
+    most = min(properties["max_shared_mem"], properties["multiprocessor_count"], torch.cuda.get_device_capability()[0])
+    return [config for config in configs if config.kwargs["B"] <= most]
+
+
+def test_an_autotuner_that_prunes_by_the_device_chooses_anew_for_another_one():
+    tuner = tune(prune_configs_by={"early_config_prune": prune_by_device}, configs=configs(16, 8, 4))
+    x, out, large = torch.ones(20), torch.zeros(20), (99, 0)
+    with cpu.knobs.set(capability=large, multiprocessor_count=99, max_shared_mem=99):
+        assert launch(tuner, x, out) == 16
+        for device in ({"capability": (9, 0)}, {"multiprocessor_count": 9}, {"max_shared_mem": 9}):
+            with cpu.knobs.set(**device):
+                assert launch(tuner, x, out) == 8
+            assert launch(tuner, x, out) == 16
+
+
 def test_a_configuration_that_does_not_compile_is_passed_over():
     @triton.jit
     def picky(x, out, n, B: tl.constexpr):
