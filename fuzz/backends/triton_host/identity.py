@@ -50,6 +50,16 @@ class HostGenerator(PhiloxGenerator, metaclass=AnyGenerator):
     """`torch.Generator`, of any device."""
 
 
+def pretended_device(real: Callable[[], str]) -> Callable[[], str]:
+    """What names the device by which Triton's caches in memory know kernels for the pretended target."""
+
+    def name() -> str:
+        major, minor = knobs.capability
+        return f"{real()}:sm_{major}{minor}"
+
+    return name
+
+
 def supports_real_targets(supports: Callable[[GPUTarget], bool]) -> Any:
     """What another backend of Triton says, but of the pretended target."""
     return staticmethod(lambda target: not isinstance(target, PretendedTarget) and supports(target))
@@ -62,6 +72,7 @@ def pretence(driver: Any) -> Iterator[list[Patch]]:
     others = [backend.compiler for name, backend in backends.items() if name != "cpu"]
     patches = [
         Patch(driver, "get_current_target", pretended_target),
+        Patch(driver, "get_current_device", pretended_device(driver.get_current_device)),
         Patch(driver, "get_active_torch_device", lambda: GPU),
         Patch(torch, "Generator", HostGenerator),
         Patch(nvidia.cublas, "CublasLt", CublasLt),

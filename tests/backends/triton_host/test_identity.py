@@ -6,6 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.target_info import cuda_capability_geq, is_cuda
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.runtime.activation import DRIVER
@@ -58,6 +59,25 @@ def test_devices_are_those_of_a_gpu():
     assert triton.runtime.driver.active.get_current_target().backend == "cuda"
     with torch.device("cuda"):
         assert torch.zeros(2).device == x.device
+
+
+@triton.jit
+def what_it_runs_on(out):
+    tl.store(out, is_cuda())
+    tl.store(out + 1, cuda_capability_geq(9, 0))
+    tl.store(out + 2, cuda_capability_geq(10, 0))
+
+
+def ask_kernel(capability: tuple[int, int]) -> list[int]:
+    out = torch.zeros(3, dtype=torch.int32)
+    with cpu.knobs.set(capability=capability):
+        what_it_runs_on[(1,)](out)
+    return out.tolist()
+
+
+def test_kernels_that_ask_for_their_target_are_compiled_for_each():
+    for capability, seen in (((8, 0), [1, 0, 0]), ((10, 0), [1, 1, 1]), ((9, 0), [1, 1, 0]), ((8, 0), [1, 0, 0])):
+        assert ask_kernel(capability) == seen
 
 
 def test_generators_of_any_device():

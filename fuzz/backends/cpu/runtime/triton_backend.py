@@ -94,7 +94,8 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         return ""
 
     def hash(self) -> str:
-        return f"cpu-{source_hash()}"
+        # A kernel may ask for its target while it is compiled.
+        return f"cpu-{source_hash()}-{self.target.backend}-{self.target.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         arguments: dict[str, Any] = {"instruments": current_instruments()}
