@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import namedtuple
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
 read_unpatched, load_unpatched = CompiledKernel.__init__, CompiledKernel._init_handles
+LOADING = threading.RLock()
+"""Is held while a kernel is loaded."""
 
 
 class CPUKernel(CompiledKernel):  # type: ignore[misc]
@@ -62,19 +66,19 @@ def metadata_class(fields: tuple[str, ...]) -> Any:
 
 def load(kernel: CompiledKernel) -> None:
     """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
-    is_first = kernel.module is None and isinstance(kernel, CPUKernel)
-    try:
-        load_unpatched(kernel)
-        if is_first and knobs.gpu_limits:
-            check_gpu_limits(kernel)
-    except Exception:
-        # Triton takes a kernel that has its launcher for loaded.
-        kernel.module = kernel._run = None
-        raise
-    kernel._module_pid = None
-    if is_first:
-        kernel._run.launcher.ttir_path = Path(by_ending(kernel.metadata_group)["ttir"])
-        kernel.metadata = with_gpu_sizes(kernel)
+    with LOADING:
+        if kernel.module is not None:
+            return
+        # Triton takes a kernel that has its launcher for loaded, which it gets first, also where loading then fails.
+        loaded = copy(kernel)
+        load_unpatched(loaded)
+        loaded._module_pid = None
+        if isinstance(kernel, CPUKernel):
+            if knobs.gpu_limits:
+                check_gpu_limits(kernel)
+            loaded._run.launcher.ttir_path = Path(by_ending(kernel.metadata_group)["ttir"])
+            loaded.metadata = with_gpu_sizes(kernel)
+        vars(kernel).update(vars(loaded))
 
 
 def c_source(compiled: Any) -> str:

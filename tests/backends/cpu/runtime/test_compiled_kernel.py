@@ -1,11 +1,16 @@
 """Kernels from the cache of an earlier process: equal ones are read, and everything that changes one is seen."""
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
 
@@ -113,3 +118,26 @@ def test_c_that_has_changed_since_is_not_compiled(tmp_path):
     path.write_text(path.read_text().replace("int", "long", 1))
     with pytest.raises(CompilerFailed, match="does not hold the C"):
         launch(tmp_path)
+
+
+@triton.jit
+def add_one(x):
+    tl.store(x, tl.load(x) + 1)
+
+
+def test_first_launches_of_a_kernel_in_several_threads(monkeypatch):
+    """Where loading lets them, all threads are in the middle of it at the same time."""
+    threads, load = threading.Barrier(3), compiled_kernel.load_unpatched
+
+    def load_together(kernel):
+        with suppress(threading.BrokenBarrierError):
+            threads.wait(timeout=0.1)
+        load(kernel)
+
+    monkeypatch.setattr(compiled_kernel, "load_unpatched", load_together)
+    tensors = [torch.zeros(1) for _ in range(3)]
+    with cpu.active(), ThreadPoolExecutor(3) as pool:
+        add_one.warmup(torch.float32, grid=(1,))
+        kernels = list(pool.map(add_one[(1,)], tensors))
+    assert [x.item() for x in tensors] == [1.0, 1.0, 1.0]
+    assert kernels[0] is kernels[1] is kernels[2] and kernels[0].metadata.shared == 0
