@@ -37,8 +37,9 @@ class Knobs:
 
     Checks: `instruments` are those of instruments.py that kernels are compiled with.
 
-    Limits: with `gpu_limits` a kernel is compiled for a GPU of that capability as well when it is loaded, and what that
-    refuses is refused here: dots that are too small, a number of warps that is no power of two, too much shared memory.
+    Limits: with `gpu_limits` a kernel is compiled for a GPU of that capability as well when it is launched, and what
+    that refuses is refused here: dots that are too small, a number of warps that is no power of two, too much shared
+    memory.
 
     Code: `compiler` is `auto` (quick code at first, optimised code for what runs long), `quick` or `optimising`. The
     variable FUZZ_CPU_COMPILER gives its first value.

@@ -7,7 +7,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Mapping
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits, with_gpu_sizes
+from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.triton_backend import TARGET
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
@@ -67,18 +68,19 @@ def metadata_class(fields: tuple[str, ...]) -> Any:
 def load(kernel: CompiledKernel) -> None:
     """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
     with LOADING:
-        if kernel.module is not None:
-            return
-        # Triton takes a kernel that has its launcher for loaded, which it gets first, also where loading then fails.
-        loaded = copy(kernel)
-        load_unpatched(loaded)
-        loaded._module_pid = None
-        if isinstance(kernel, CPUKernel):
-            if knobs.gpu_limits:
-                check_gpu_limits(kernel)
-            loaded._run.launcher.ttir_path = Path(by_ending(kernel.metadata_group)["ttir"])
-            loaded.metadata = with_gpu_sizes(kernel)
-        vars(kernel).update(vars(loaded))
+        if kernel.module is None:
+            # Triton takes a kernel with a launcher for loaded. It gets that first, also where loading then fails.
+            loaded = copy(kernel)
+            load_unpatched(loaded)
+            loaded._module_pid = None
+            if isinstance(kernel, CPUKernel):
+                launcher: Launcher = loaded._run.launcher
+                launcher.ttir_path = Path(by_ending(kernel.metadata_group)["ttir"])
+                launcher.check_limits = partial(check_gpu_limits, kernel)
+                loaded.metadata = with_gpu_sizes(kernel)
+            vars(kernel).update(vars(loaded))
+    if knobs.gpu_limits and isinstance(kernel, CPUKernel):
+        check_gpu_limits(kernel)
 
 
 def c_source(compiled: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import triton
 from triton._C.libtriton import ir
@@ -23,6 +24,8 @@ WARP = 32
 TEXTS = ("ttgir", "llir", "ptx", "cubin", "sass")
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "debug")
 """Of a launch: those that a GPU's compiler gets as well."""
+SHARED_MEMORY: WeakKeyDictionary[CompiledKernel, dict[tuple[int, int], int]] = WeakKeyDictionary()
+"""The bytes that kernels take, by the capability of the GPU: with limits each launch asks for them."""
 
 
 def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
@@ -33,6 +36,14 @@ def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
     # The dialects of a GPU do not belong in the context that kernels for the CPU share.
     with patched([Patch(ir, "context", make_context)]):
         return triton.compile(kernel.src, target=GPUTarget("cuda", 10 * major + minor, WARP), options=options)
+
+
+def shared_memory(kernel: CompiledKernel) -> int:
+    """The bytes of shared memory that a kernel takes on a GPU of the knobs' capability."""
+    sizes = SHARED_MEMORY.setdefault(kernel, {})
+    if knobs.capability not in sizes:
+        sizes[knobs.capability] = compile_for_gpu(kernel).metadata.shared
+    return sizes[knobs.capability]
 
 
 class Texts(AsmDict):  # type: ignore[misc]
@@ -56,8 +67,7 @@ class GpuSizes:
 
     @property
     def shared(self) -> int:
-        size: int = compile_for_gpu(self.kernel).metadata.shared
-        return size
+        return shared_memory(self.kernel)
 
 
 @lru_cache(maxsize=64)
@@ -75,6 +85,6 @@ def with_gpu_sizes(kernel: CompiledKernel) -> Any:
 
 def check_gpu_limits(kernel: CompiledKernel) -> None:
     """Raises what a GPU would raise: a CompilationError or an AssertionError by its compiler, or OutOfResources."""
-    shared = compile_for_gpu(kernel).metadata.shared
+    shared = shared_memory(kernel)
     if shared > knobs.max_shared_mem:
         raise OutOfResources(shared, knobs.max_shared_mem, "shared memory")

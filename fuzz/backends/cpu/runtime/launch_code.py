@@ -13,6 +13,8 @@ from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
 
 RUN_SOURCE = """
 def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
+    if knobs.gpu_limits:
+        self.check_limits()
     if enter is not None:
         enter(metadata)
     try:

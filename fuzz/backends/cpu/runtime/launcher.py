@@ -129,6 +129,8 @@ class Launcher:
     def __init__(self, src: Any, metadata: Any, reaches_before: bool = False) -> None:
         self.src, self.metadata, self.reaches_before = src, metadata, reaches_before
         self.ttir_path = Path()
+        # Raises what the GPU of the knobs would raise.
+        self.check_limits: Callable[[], None] = lambda: None
         self.name: str = metadata.name
         self.kernel = getattr(src, "fn", None)
         self.site_records: list[dict[str, Any]] = metadata.sites

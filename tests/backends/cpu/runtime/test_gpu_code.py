@@ -4,8 +4,10 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.errors import OutOfResources
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime import gpu_code
 
 
 @triton.jit
@@ -49,3 +51,18 @@ def test_limits_of_a_gpu_are_those_of_its_compiler():
         add_one[(1,)](out, num_warps=2)
     product[(1,)](out, 2)
     assert out.item() == 8
+
+
+def test_limits_of_a_gpu_hold_for_kernels_that_ran_before(monkeypatch):
+    out, compiled = torch.zeros(1), []
+    compile_for_gpu = gpu_code.compile_for_gpu
+    monkeypatch.setattr(gpu_code, "compile_for_gpu", lambda kernel: compiled.append(1) or compile_for_gpu(kernel))
+    product[(1,)](out, 32)
+    with cpu.knobs.set(gpu_limits=True):
+        for _ in range(2):
+            product[(1,)](out, 32)
+            with cpu.knobs.set(max_shared_mem=8), pytest.raises(OutOfResources, match="shared memory, Required"):
+                product[(1,)](out, 32)
+    with cpu.knobs.set(max_shared_mem=8):
+        product[(1,)](out, 32)
+    assert compiled == [1]
