@@ -25,6 +25,7 @@ from fuzz.model.outcome import Access
 aten = torch.ops.aten
 UNINITIALISED_OPS = {
     aten.empty.memory_format,
+    aten.empty_permuted.default,
     aten.empty_strided.default,
     aten.empty_like.default,
     aten.new_empty.default,

@@ -170,8 +170,9 @@ def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
             torch.empty_like(torch.zeros(3)),
             torch.zeros(3).new_empty(2),
             torch.empty_strided((2, 3), (3, 1)),
+            torch.empty_permuted((2, 3), (1, 0)),
         ]
-    assert [find_poison(tensor) for tensor in tensors] == [(0,), (0,), (0,), (0, 0)]
+    assert [find_poison(tensor) for tensor in tensors] == [(0,), (0,), (0,), (0, 0), (0, 0)]
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:

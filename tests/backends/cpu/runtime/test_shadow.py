@@ -125,6 +125,24 @@ def test_memory_from_outside_and_bytes_are_not_watched():
     assert not log.violations and not plain.violations
 
 
+ALLOCATIONS = {
+    "empty": lambda: torch.empty(8),
+    "permuted": lambda: torch.empty_permuted((2, 4), (1, 0)),
+    "strided": lambda: torch.empty_strided((2, 4), (1, 2)),
+    "like": lambda: torch.empty_like(torch.ones(8)),
+    "new": lambda: torch.ones(1).new_empty(8),
+    "new strided": lambda: torch.ones(1).new_empty_strided((2, 4), (1, 2)),
+    "class": lambda: torch.Tensor(8),
+}
+
+
+@pytest.mark.parametrize("allocate", ALLOCATIONS.values(), ids=ALLOCATIONS)
+def test_each_way_of_allocating_memory_is_watched(allocate):
+    with cpu.observe(unwritten=True) as log:
+        copy[(1,)](allocate(), torch.empty(8), 8, B=8)
+    assert [v.offset for v in log.violations] == list(range(8))
+
+
 @triton.jit
 def sum_of_rows(x, out, n, B: tl.constexpr):
     i = tl.arange(0, B)
