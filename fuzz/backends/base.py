@@ -37,10 +37,15 @@ class RunOrder(NamedTuple):
 
 
 class RecordedLaunch(Protocol):
-    """A launch that can be repeated with other addresses. `pointers` is None where it cannot."""
+    """A launch that can be repeated with other addresses. `pointers` is None where it cannot.
+
+    `numbers` are the integers among the other arguments of which the kernel may make addresses.
+    """
 
     @property
     def pointers(self) -> Sequence[Pointer] | None: ...
+    @property
+    def numbers(self) -> Sequence[int]: ...
 
     def repeat(
         self, count: int, offsets: Mapping[int, np.ndarray], orders: Sequence[RunOrder] = ()

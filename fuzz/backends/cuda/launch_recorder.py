@@ -42,6 +42,11 @@ class CudaLaunch:
                 return None  # Tuples and descriptors hold tensors of their own.
         return pointers
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The integers among the arguments: whether the kernel makes addresses of them is not known."""
+        return [argument for argument in self.arguments if isinstance(argument, int)]
+
     @cached_property
     def loop(self) -> LaunchLoop | None:
         """The launch as it is repeated without Triton's launcher, where that is possible."""

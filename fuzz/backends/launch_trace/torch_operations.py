@@ -158,12 +158,14 @@ def expand(value: Any, regions: Sequence[Rows], count: int) -> Iterable[Any]:
 def trace_operation(operation: TorchOperation, spans: list[Addresses]) -> TracedOperation | None:
     """The operation with the places of its arguments; adds the memory that it allocated to the spans.
 
-    None where what it wrote is memory that no replica has its own of.
+    None where what it wrote is memory that no replica has its own of, or where it puts an address into memory.
     """
     schema = operation.func._schema
     args = tuple(locate_in(value, spans) for value in operation.args)
     kwargs = {name: locate_in(value, spans) for name, value in operation.kwargs.items()}
     if any(isinstance(one, torch.Tensor) and one.numel() for one in written_tensors(schema, args, kwargs)):
+        return None
+    if any(holds_address(one, spans) for one in leaves([*args, *kwargs.values()])):
         return None
     new = []
     for place, one in enumerate(leaves(operation.result)):
@@ -200,3 +202,16 @@ def find_span(start: int, end: int, spans: Sequence[Addresses]) -> int | None:
         if low <= start and end <= high:
             return number
     return None
+
+
+def is_address(number: int, spans: Sequence[Addresses]) -> bool:
+    """Whether an integer is the address of a byte in the spans."""
+    return find_span(number, number + 1, spans) is not None
+
+
+def holds_address(value: Any, spans: Sequence[Addresses]) -> bool:
+    """Whether an argument, which lies in none of the spans, is the address of a byte in one or has such an element."""
+    if isinstance(value, torch.Tensor) and value.dtype is torch.int64:
+        numbers = value.detach().cpu()
+        return any(bool(((low <= numbers) & (numbers < high)).any()) for low, high in spans)
+    return isinstance(value, int) and is_address(value, spans)

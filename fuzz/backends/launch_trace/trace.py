@@ -28,6 +28,7 @@ from fuzz.backends.launch_trace.torch_operations import (
     TensorPlace,
     TracedOperation,
     find_span,
+    is_address,
     locate,
     trace_operation,
 )
@@ -180,7 +181,7 @@ def trace_launch(
     launch: RecordedLaunch, spans: Sequence[Addresses], shadows: Sequence[Addresses]
 ) -> TracedLaunch | None:
     """The launch with the regions of its addresses; None where one points elsewhere, or it cannot be repeated."""
-    if launch.pointers is None:
+    if launch.pointers is None or any(is_address(number, spans) for number in launch.numbers):
         return None
     addresses, shadow_slots = [], []
     for pointer in launch.pointers:

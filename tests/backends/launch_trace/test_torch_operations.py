@@ -86,6 +86,17 @@ def computes_with_sparse_tensors(x: torch.Tensor) -> Outputs:
     return {"y": (doubled(x.contiguous())[None].to_sparse().to_dense())[0]}
 
 
+def tabulates_addresses(x: torch.Tensor) -> Outputs:
+    table = torch.tensor([0, x.data_ptr()]).clone()
+    return {"y": doubled(x.contiguous()) + 0 * table[0]}
+
+
+def writes_an_address(x: torch.Tensor) -> Outputs:
+    table = torch.zeros(2, dtype=torch.int64)
+    table[1] = x.data_ptr()
+    return {"y": doubled(x.contiguous()) + 0 * table[0]}
+
+
 def declare(launcher: Launcher, **more: Any) -> Target:
     """A target that doubles its input."""
     made: Any = target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x), **more)
@@ -120,7 +131,10 @@ def test_operations_of_torch_are_repeated(launcher: Launcher) -> None:
         assert run_together(declared, plan) == [True] * COUNT
 
 
-LEFT_ALONE = [writes_what_it_keeps, lists_values, reads_array, computes_with_sparse_tensors]
+LEFT_ALONE = [
+    *(writes_what_it_keeps, lists_values, reads_array, computes_with_sparse_tensors),
+    *(tabulates_addresses, writes_an_address),
+]
 
 
 @pytest.mark.parametrize("launcher", LEFT_ALONE)

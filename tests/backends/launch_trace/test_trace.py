@@ -14,6 +14,8 @@ import triton.language as tl
 from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
+from fuzz.backends.cuda.launch_recorder import CudaLaunch
+from fuzz.backends.launch_trace.trace import trace_launch
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import SAMPLED_ORACLES
@@ -152,3 +154,12 @@ def test_what_must_be_refused_is_tried_once_where_no_value_decides(reads: bool) 
     ]
     assert RejectsOracle().check(exams) == [None] * COUNT
     assert len(refused) == (COUNT if reads else 1)
+
+
+@pytest.mark.parametrize(("offset", "repeatable"), [(-1, True), (0, False), (31, False), (32, True)])
+def test_a_launch_on_a_gpu_with_an_address_among_its_numbers_is_not_repeated(offset: int, repeatable: bool) -> None:
+    """Triton passes it as any other integer, of which the kernel may make a pointer."""
+    x = torch.zeros(8)
+    launch = CudaLaunch(None, lambda *_: None, (), (x, x.data_ptr() + offset, 3, True, 0.5))
+    traced = trace_launch(launch, [(x.data_ptr(), x.data_ptr() + 32)], ())
+    assert (traced is not None) == repeatable

@@ -51,6 +51,11 @@ class CpuLaunch:
                 pointers.append(Pointer(slot, start, start + length, shadow))
         return pointers
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """None: a kernel that makes addresses of integers follows pointers."""
+        return ()
+
     def repeat(
         self, count: int, offsets: Mapping[int, numpy.ndarray], orders: Sequence[RunOrder] = ()
     ) -> numpy.ndarray:
