@@ -64,8 +64,8 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     sources.require(target.path, [launcher])
     functions = {name: expression(sources, target, function) for name, function in check.functions.items()}
     body = list(sources.pieces())
-    names = (main.defined[name] for name in main.defined if id(main.defined[name]) in main.needed)
-    check_names(names, RESERVED | check.constants.keys() | functions.keys())
+    own = (node for node in main.tree.body if id(node) in main.needed)
+    check_names(own, RESERVED | check.constants.keys() | functions.keys())
     compute = "gradients" if target.differentiable else "forward"
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
     written = target.writable(entry.case.last) if target.differentiable else ()

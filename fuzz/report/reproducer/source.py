@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeGuard
 
 from fuzz.errors import TargetError
 
@@ -33,8 +34,13 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
-    def defined(self) -> dict[str, ast.stmt]:
-        return {name: node for node in self.tree.body for name in defines(node)}
+    def defined(self) -> dict[str, list[ast.stmt]]:
+        """Name -> the top-level statements that bind it or change what it holds, in the order of the file."""
+        found: dict[str, list[ast.stmt]] = {}
+        for node in self.tree.body:
+            for name in dict.fromkeys([*defines(node), *changes(node)]):
+                found.setdefault(name, []).append(node)
+        return found
 
     @cached_property
     def imported_files(self) -> dict[str, tuple[Path, str]]:
@@ -85,22 +91,25 @@ class SourceCollector:
             module.requested.add(name)
             if name in module.imported_files:
                 self.require(module.imported_files[name][0], [module.imported_files[name][1]])
-            node = module.defined.get(name)
-            if node is None or id(node) in module.needed:
-                continue
-            if not isinstance(node, ast.FunctionDef | ast.ClassDef) and module.public & set(uses(node, set())):
-                raise TargetError(f"no script can be made: the launcher uses {name!r}, which is part of a declaration")
-            module.needed.add(id(node))
-            pending += uses(node, set(), annotations=False) if module.package else uses(node, self.declaring(module))
+            for node in module.defined.get(name, []):
+                if id(node) in module.needed:
+                    continue
+                if not isinstance(node, ast.FunctionDef | ast.ClassDef) and module.public & set(uses(node, set())):
+                    part = f"the launcher uses {name!r}, which is part of a declaration"
+                    raise TargetError(f"no script can be made: {part}")
+                module.needed.add(id(node))
+                pending += (
+                    uses(node, set(), annotations=False) if module.package else uses(node, self.declaring(module))
+                )
 
     def declaring(self, module: Module) -> set[str]:
         """Names in a module that declare targets: the public ones, and functions that use them, borrowed or its own."""
         found = set(module.public)
         for name, (path, original) in module.imported_files.items():
             found |= {name} if original in self.declaring(self.modules[path]) else set()
-        for name, node in module.defined.items():
+        for node in module.tree.body:
             if isinstance(node, ast.FunctionDef) and found & set(body_names(node)):
-                found.add(name)
+                found.add(node.name)
         return found
 
     def pieces(self) -> Iterator[str]:
@@ -140,13 +149,16 @@ class SourceCollector:
 
     def effects(self, module: Module) -> Iterator[ast.stmt]:
         """Top-level statements that bind no name and declare nothing, such as a setting of the environment."""
-        declared = {*self.declaring(module), *(name for name, node in module.defined.items() if declared_by(node))}
-        while more := {name for name, node in module.defined.items() if declared & set(names_in(node))} - declared:
+        declared = {*self.declaring(module), *(node.name for node in module.tree.body if declared_by(node))}
+        users = {name: {used for node in nodes for used in names_in(node)} for name, nodes in module.defined.items()}
+        while more := {name for name, used in users.items() if declared & used} - declared:
             declared |= more
+        own = {name for node in module.tree.body for name in defines(node)}
         for node in module.tree.body if not module.package else []:
-            plain = isinstance(node, ast.If | ast.For | ast.With | ast.Try | ast.Expr)
+            plain = isinstance(node, ast.If | ast.For | ast.While | ast.Match | ast.With | ast.Try | ast.Expr)
             text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if plain and not text and not declared & set(names_in(node)):
+            foreign = any(True for _ in changes(node)) and not own & {*defines(node), *changes(node)}
+            if (plain or foreign) and not text and not declared & set(names_in(node)):
                 yield node
 
     def text(self, module: Module, node: ast.stmt, effect: bool) -> str:
@@ -184,15 +196,31 @@ def futures(module: Module) -> list[str]:
     return [ast.unparse(node) for node in nodes]
 
 
+def places(node: ast.stmt) -> list[ast.expr]:
+    """What a top-level statement that is no definition assigns to or deletes."""
+    if isinstance(node, ast.Assign | ast.Delete):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else []
+
+
 def defines(node: ast.stmt) -> Iterator[str]:
     """The names that a top-level statement binds."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         yield node.name
-    elif isinstance(node, ast.Assign):
-        for place in node.targets:
-            yield from (part.id for part in ast.walk(place) if isinstance(part, ast.Name))
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        yield node.target.id
+    for part in (part for place in places(node) for part in ast.walk(place)):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+            yield part.id
+
+
+def changes(node: ast.stmt) -> Iterator[str]:
+    """The names of whose value a top-level statement changes a part, as in ``TABLE["key"] = 3``."""
+    for part in (part for place in places(node) for part in ast.walk(place)):
+        if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
+            root: ast.expr = part
+            while isinstance(root, ast.Subscript | ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name):
+                yield root.id
 
 
 def names_in(node: ast.AST) -> list[str]:
@@ -220,7 +248,7 @@ def is_declaration(decorator: ast.expr, declaring: set[str]) -> bool:
     return getattr(function, "id", "") in declaring
 
 
-def declared_by(node: ast.stmt) -> bool:
+def declared_by(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
     """Whether a statement is a function with a decorator that is called, as targets are."""
     return isinstance(node, ast.FunctionDef) and any(isinstance(item, ast.Call) for item in node.decorator_list)
 

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from programs import run_programs
@@ -110,6 +111,59 @@ def test_a_script_takes_along_what_its_launcher_uses_and_no_more(tmp_path: Path)
     assert names == {"Kept", "inner", "outer"}
     assert "A, B = 2, 3" in body and "C: int = 4" in body and "UNUSED" not in body and "size(" not in body
     assert pieces[:3] == ["import math", "import torch", "from other import helper as helped"]
+
+
+CHANGED = """import os
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+os.environ["MODE"] = "1"
+SCALE = 2.0
+SCALE *= 1.5
+KEY = "factor"
+TABLE = {}
+TABLE[KEY] = 3.0
+TABLE["old"] = 1.0
+del TABLE["old"]
+OPTIONS = [1.0]
+OPTIONS = OPTIONS + [3.5]
+OPTIONS += [4.5]
+CONFIGS = []
+CONFIGS.append(5.0)
+while len(CONFIGS) < 2:
+    CONFIGS.append(6.0)
+UNUSED = {}
+UNUSED["a"] = 1
+
+
+def factor():
+    return 0
+
+
+def factor():
+    return TABLE["factor"]
+
+
+factor.calls = 0
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=x))
+def outer(x):
+    return dict(y=(SCALE, factor(), factor.calls, sorted(TABLE), OPTIONS, CONFIGS, x))
+"""
+
+
+def test_every_statement_that_changes_what_a_launcher_uses_is_in_the_script(tmp_path: Path) -> None:
+    """In the order of the file; without what changes something that it does not use."""
+    sources = SourceCollector()
+    sources.add(tmp_path / "m.py", CHANGED)
+    sources.require(tmp_path / "m.py", ["outer"])
+    body = "\n".join(sources.pieces())
+    made: dict[str, Any] = {}
+    exec(compile(body.replace("import os", "class os: environ = {}"), "m", "exec"), made)
+    assert made["outer"](7)["y"] == (3.0, 3.0, 0, ["factor"], [1.0, 3.5, 4.5], [5.0, 6.0], 7)
+    assert made["os"].environ == {"MODE": "1"}
+    assert "UNUSED" not in body and "size(" not in body
 
 
 def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
