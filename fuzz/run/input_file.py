@@ -34,6 +34,8 @@ def read_input(path: Path, target: Target) -> Case:
         raise UsageError(f"--input {path}: has more than {LARGEST_INPUT} bytes")
     if path.suffix == ".yaml":
         case = corpus.read(path).case
+        if case.target != target.name:
+            raise UsageError(f"--input {path}: is an entry of target {case.target!r}, not of {target.name!r}")
         check_fits(case, target, path)
         return case
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,14 @@ def test_files_of_each_kind_hold_inputs(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(codec.dumps(Entry(expected)))
     for name in ("a.pt", "a.npz", "a.json", "a.yaml"):
         assert read_input(tmp_path / name, TARGET).key == expected.key, name
+
+
+def test_an_entry_of_another_target_is_no_input(tmp_path: Path) -> None:
+    """What it shows would be filed under the other target, with which it cannot be repeated."""
+    case = replace(given_case(TARGET, [given()]), target="another")
+    (tmp_path / "a.yaml").write_text(codec.dumps(Entry(case)))
+    with pytest.raises(UsageError, match=f"a.yaml: is an entry of target 'another', not of '{TARGET.name}'$"):
+        read_input(tmp_path / "a.yaml", TARGET)
 
 
 @pytest.mark.parametrize(
