@@ -255,13 +255,27 @@ def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:
     Only files that declare a target of that name beside one of the folders above the entry are loaded, and none of
     another user: an entry is data, and whoever may write beside it must not make it run a program.
     """
-    text = text or search_target(name, near)
+    if text:
+        return given_target(name, near, text)
+    text = search_target(name, near)
     if not text:
         others = "".join(f"; {path} declares it, but is another user's" for path in files_above(name, near))
         raise TargetError(
             f"no target {name!r} is built in or beside {near}{others}; name its file with --target path.py"
         )
     return text, load(text)
+
+
+def given_target(name: str, near: Path, text: str) -> tuple[str, Target]:
+    """(what to load it by, the target) that a text names for an entry; a file may have others beside the entry's.
+
+    TargetError where it names another target than the entry's, whose kernel would show something else.
+    """
+    targets = load_all(text)
+    if name not in targets:
+        shown = clean_text(text, LONGEST_NAME)
+        raise TargetError(f"{near} is an entry of target {name!r}; --target {shown} has {', '.join(targets)}")
+    return text if len(targets) == 1 else f"{locate(text)[0]}:{name}", targets[name]
 
 
 def search_target(name: str, near: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -153,6 +154,21 @@ def test_a_target_is_found_beside_its_corpus(tmp_path: Path) -> None:
     assert find_target("double", entry, str(path))[0] == str(path)
     assert target_argument(target, entry) == ""
     assert target_argument(target, tmp_path.parent / "elsewhere" / "double" / "y-value-0.yaml") == text
+
+
+def test_a_file_of_several_targets_gives_each_entry_its_own(tmp_path: Path) -> None:
+    path, entry = write(tmp_path, TWO), tmp_path.parent / "elsewhere" / "x.yaml"
+    assert load(find_target("double", entry, str(path))[0]).name == "double"
+    assert load(find_target("triple", entry, str(path))[0]).name == "triple"
+    assert find_target("triple", entry, f"{path}:triple")[0] == f"{path}:triple"
+
+
+def test_an_entry_is_not_run_with_the_kernel_of_another_target(tmp_path: Path) -> None:
+    path, entry = write(tmp_path, TWO), tmp_path / "x.yaml"
+    with pytest.raises(TargetError, match=re.escape(f"{entry} is an entry of target 'double'; --target {path}:triple ")):
+        find_target("double", entry, f"{path}:triple")
+    with pytest.raises(TargetError, match=r"x.yaml is an entry of target 'other'; --target .* has double, triple$"):
+        find_target("other", entry, str(path))
 
 
 def test_a_target_beside_the_corpus_comes_before_one_that_is_built_in(tmp_path: Path) -> None:
