@@ -1,6 +1,7 @@
 """Keeps seeds and findings as text files in a folder that belongs in git."""
 
 from fuzz.corpus.folder import (
+    check_size,
     check_writable,
     entry_files,
     lock,
@@ -13,6 +14,7 @@ from fuzz.corpus.folder import (
 )
 
 __all__ = [
+    "check_size",
     "check_writable",
     "entry_files",
     "lock",

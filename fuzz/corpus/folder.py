@@ -15,6 +15,7 @@ from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.escaping import is_storable, printable
 from fuzz.files import read_file, remove_half_written, write_file
+from fuzz.model.case import Case
 from fuzz.model.entry import STATUSES, Entry
 
 
@@ -41,7 +42,7 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of an entry's file, of one that is too long one byte too many; CorpusError where it cannot be read."""
     _check_name(path)
     with os_errors_as(CorpusError, f"cannot read {path}"):
-        return read_file(path, codec.LARGEST_FILE + 1)
+        return read_file(path, codec.LARGEST_ENTRY + 1)
 
 
 def _check_name(path: Path) -> None:
@@ -58,6 +59,13 @@ def write(path: Path, entry: Entry) -> None:
     text = codec.dumps(entry)
     with lock(path.parent), os_errors_as(CorpusError, f"cannot write {path}"):
         write_file(path, text)
+
+
+def check_size(case: Case) -> None:
+    """UsageError where an entry of this case, which somebody has given, would be too large to be read again."""
+    if (size := codec.words_size(case)) > codec.LARGEST_CASE:
+        kept = f"more than the {codec.LARGEST_CASE} that an entry holds"
+        raise UsageError(f"an input of {case.target} takes {size} bytes as text, {kept}; give fewer elements")
 
 
 def save_entry(corpus: Path, entry: Entry, previous: Path | None = None) -> Path:

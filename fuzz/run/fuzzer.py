@@ -243,6 +243,7 @@ class Fuzzer:
         end = None if self.options.cases is None else index + self.options.cases
         seeds = seed_cases(self.target) if self.options.first_plan == 0 else ()
         for case in (*self.suspects, *seeds)[: self.options.cases]:
+            corpus.check_size(case)
             yield ReplicaGroup(case, (self.suspect_oracles,), index)
             index += 1
         if index == end:

@@ -188,7 +188,7 @@ def entries(service: TheService, target: Text = "") -> list[models.EntryOut]:
 def entry(entry: TheEntry) -> PlainTextResponse:
     """An entry's text."""
     try:
-        return PlainTextResponse(strict_yaml.decode(corpus.read_bytes(entry.path)))
+        return PlainTextResponse(strict_yaml.decode(corpus.read_bytes(entry.path), strict_yaml.LARGEST_ENTRY))
     except CorpusError as error:
         raise HTTPException(404, f"the entry cannot be read: {one_line(error)}") from None
 

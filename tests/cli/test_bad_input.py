@@ -263,7 +263,7 @@ def hostile(text: str) -> dict[str, tuple[bytes, str]]:
     return {
         "empty": (b"", "the file is empty"),
         "binary": (b"\x80\x04\x95cos\nsystem\n.", "binary"),
-        "too large": (text.encode() + b"#" * codec.LARGEST_FILE, "more than the"),
+        "too large": (text.encode() + b"#" * codec.LARGEST_ENTRY, "more than the"),
         "future version": (text.replace("fuzz-case/1", "fuzz-case/3").encode(), "newer version"),
         "tag": (text.replace(why, "why: !!python/name:os.system x").encode(), "tag"),
         "alias": (text.replace(why, "why: *a").encode(), "aliases"),

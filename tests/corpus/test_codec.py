@@ -235,8 +235,8 @@ def test_the_symptom_of_each_output_is_kept_where_they_are_several(entry: Entry)
 
 
 def test_a_file_that_is_too_large_is_refused_unread(entry: Entry) -> None:
-    text = codec.dumps(entry) + "#" * codec.LARGEST_FILE
-    assert "more than the 8388608 bytes" in refusal(text)
+    text = codec.dumps(entry) + "#" * codec.LARGEST_ENTRY
+    assert f"more than the {codec.LARGEST_ENTRY} bytes" in refusal(text)
 
 
 @pytest.mark.parametrize("version", ["fuzz-case/3", "fuzz-case/10", "fuzz-case/1.0", "x", "fuzz-case/1 "])
@@ -380,7 +380,7 @@ def test_an_expanded_tensor_larger_than_any_memory_is_refused(entry: Entry) -> N
 @pytest.mark.parametrize("end", ["}", "]", "\n\t\x07", '"\\ud800'])
 def test_a_large_text_with_an_error_at_its_end_costs_a_bounded_number_of_values(entry: Entry, end: str) -> None:
     text = codec.dumps(entry) + "x: [" + "a," * 480_000 + end
-    assert len(text) < codec.LARGEST_FILE and "more than 65536 values" in refusal(text)
+    assert len(text) < codec.LARGEST_ENTRY and "more than 65536 values" in refusal(text)
 
 
 def test_reading_executes_nothing(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from fuzz import corpus
+from fuzz.corpus import codec
+from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError
+from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.provenance import Provenance
@@ -400,6 +403,28 @@ def test_a_path_that_is_missing_is_named(tmp_path: Path) -> None:
         list(corpus.entry_files([tmp_path / "nowhere"]))
     with pytest.raises(CorpusError, match=r"cannot read .*nowhere: No such file"):
         corpus.read(tmp_path / "nowhere")
+
+
+def test_an_entry_of_a_large_given_input_is_read_again(entry: Entry, tmp_path: Path) -> None:
+    """More than 8 MiB: a tensor of a million elements."""
+    corpus.write(tmp_path / "x.yaml", entry)
+    with (tmp_path / "x.yaml").open("a") as file:
+        file.write("#" * (1 << 23) + "\n")
+    assert corpus.read(tmp_path / "x.yaml") == entry
+
+
+def test_an_input_is_refused_where_its_entry_could_not_be_read_again(
+    case: Case, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.check_size(case)
+    # Each of the two words of x is 0x12345678 and a blank.
+    monkeypatch.setattr(codec, "LARGEST_CASE", 22)
+    corpus.check_size(case)
+    monkeypatch.setattr(codec, "LARGEST_CASE", 21)
+    with pytest.raises(UsageError, match="an input of gelu_bw takes 22 bytes as text, more than the 21 that"):
+        corpus.check_size(case)
+    room = codec.LARGEST_ENTRY - 2 * strict_yaml.LARGEST_CASE
+    assert 100 * len(codec.dumps(entry)) < room
 
 
 def test_reading_stops_at_the_largest_entry(tmp_path: Path) -> None:

@@ -208,6 +208,16 @@ def test_a_given_input_is_examined(tmp_path: Path) -> None:
     assert (bad.code, bad.json["cases"], bad.json["findings"][0]["output"]) == (1, 1, "y"), bad.err
 
 
+def test_an_input_too_large_for_an_entry_is_refused_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fuzz_double.py").write_text(DOUBLE)
+    loaded: Any = load(str(tmp_path / "fuzz_double.py"))
+    monkeypatch.setattr(codec, "LARGEST_CASE", 21)
+    with pytest.raises(UsageError, match="an input of double takes 22 bytes as text, more than the 21 that"):
+        loaded.check(x=torch.tensor([1.0, 3.25]))
+
+
 def test_check_examines_a_given_input(tmp_path: Path) -> None:
     (tmp_path / "fuzz_double.py").write_text(DOUBLE)
     loaded: Any = load(str(tmp_path / "fuzz_double.py"))

@@ -6,7 +6,7 @@ executes anything, and is capped in size before it starts.
 """
 
 from fuzz.corpus.codec.reader import loads
-from fuzz.corpus.codec.strict_yaml import FORMAT, LARGEST_FILE
-from fuzz.corpus.codec.writer import dumps
+from fuzz.corpus.codec.strict_yaml import FORMAT, LARGEST_CASE, LARGEST_ENTRY
+from fuzz.corpus.codec.writer import dumps, words_size
 
-__all__ = ["FORMAT", "LARGEST_FILE", "dumps", "loads"]
+__all__ = ["FORMAT", "LARGEST_CASE", "LARGEST_ENTRY", "dumps", "loads", "words_size"]

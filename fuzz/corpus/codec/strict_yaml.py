@@ -19,7 +19,11 @@ FORMAT, GRADED_FORMAT = "fuzz-case/1", "fuzz-case/2"
 UNKNOWN = "unknown"
 """Stands for the digest of what is not kept."""
 LARGEST_FILE = 1 << 23
-"""Bytes of the largest file that is read."""
+"""Bytes of the largest file that is read, entries aside."""
+LARGEST_CASE = 1 << 25
+"""Bytes of the hex words of the largest case that an entry is written of."""
+LARGEST_ENTRY = 2 * LARGEST_CASE + LARGEST_FILE
+"""Bytes of the largest entry that is read: a typical case may stand beside the least one."""
 DEEPEST = 12
 """Mappings and lists inside each other."""
 LARGEST_NUMBER = 1 << 53
@@ -96,7 +100,7 @@ class TextLoader(_Strict, _BASE):  # type: ignore[misc, valid-type]
 
 def fields_of(data: bytes) -> Any:
     """What an entry's bytes hold, as mappings, lists and text."""
-    source = decode(data)
+    source = decode(data, LARGEST_ENTRY)
     if not source.strip():
         raise CorpusError("the file is empty")
     first = source.splitlines()[0]
@@ -107,10 +111,10 @@ def fields_of(data: bytes) -> Any:
     return parse(SURROGATE.sub(lambda escape: "\\" * bool(escape[1]) + escape[0], source), TextLoader)
 
 
-def decode(data: bytes) -> str:
-    """The text of a file's bytes, of which there are LARGEST_FILE at most."""
-    if len(data) > LARGEST_FILE:
-        raise CorpusError(f"more than the {LARGEST_FILE} bytes that are read")
+def decode(data: bytes, limit: int = LARGEST_FILE) -> str:
+    """The text of a file's bytes, of which there are so many at most."""
+    if len(data) > limit:
+        raise CorpusError(f"more than the {limit} bytes that are read")
     try:
         source = data.decode("utf-8")
     except UnicodeDecodeError:

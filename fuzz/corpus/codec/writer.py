@@ -41,6 +41,16 @@ def dumps(entry: Entry, *, digest: bool = True) -> str:
     return "\n".join(lines) + "\n"
 
 
+def words_size(case: Case) -> int:
+    """Bytes of the hex words of a case, which are most of a large entry."""
+    tensors = [value.values for call in case.calls for value in call.tensors.values()]
+    return sum(
+        len(values.bits) * len(hex_bits(0, named_dtype(values.dtype)) + " ")
+        for values in tensors
+        if isinstance(values, Exact)
+    )
+
+
 def _grade_lines(grade: Grade) -> list[str]:
     lines = ["grade:", f"  severity: {grade.severity}", f"  input_class: {grade.input_class}"]
     if grade.eager_ratio is not None:
