@@ -108,7 +108,6 @@ class Hit(HostEvent):
 
     path: str
     known: bool
-    accepted: bool
     hits: int
     case: int
 

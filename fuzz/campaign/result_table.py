@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fuzz.campaign.state import CampaignState, tag
 from fuzz.campaign.store import Job
+from fuzz.campaign.store.rebuild import entry_status
 from fuzz.model.grade import SEVERITIES, UNGRADED
 
 VERSION = 1
@@ -85,7 +86,11 @@ def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
         "cases": state.cases,
         "targets": job_rows(state),
         "findings": [
-            {**asdict(saved[name]), "seen": "new" if name in state.new else "known"}
+            {
+                **asdict(saved[name]),
+                "status": entry_status(saved[name]),
+                "seen": "new" if name in state.new else "known",
+            }
             for name in (*state.new, *state.known)
             if name in saved
         ],

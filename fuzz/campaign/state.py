@@ -66,7 +66,6 @@ class CampaignState:
     known: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
     regressed: dict[str, str] = field(default_factory=dict)
-    accepted: set[str] = field(default_factory=set)
     last_new: float = 0.0
 
     def __post_init__(self) -> None:
@@ -224,8 +223,6 @@ class CampaignState:
         name = Path(event.path).stem
         if name not in self.new:
             self.known[name] = tag(running.before)
-        if event.accepted:
-            self.accepted.add(name)
         self._save_occurrence(running, event, "")
 
     def _save_occurrence(self, running: RunningSlice, event: Hit, replaced: str) -> None:

@@ -42,6 +42,7 @@ def campaign(
     from fuzz.campaign.runner import run_campaign
     from fuzz.campaign.state import why_nothing_ran
     from fuzz.campaign.store import FindingRecord
+    from fuzz.campaign.store.rebuild import entry_status
 
     # What stops services ends a campaign as Ctrl-C does.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -62,7 +63,8 @@ def campaign(
         if ci_files:
             seconds = sum(job.seconds for job in state.jobs)
             ci_files.write("fuzz campaign", list(report_items(state, findings, only_new, fail_on)), seconds)
-        found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
+        accepted = {name for name, saved in findings.items() if saved and entry_status(saved) == "accepted"}
+        found = {*state.new, *(() if only_new else {*state.known, *state.regressed})} - accepted
         if any(counts(findings[name], fail_on) for name in found):
             return 1
         why = why_nothing_ran(state.cases, sum(job.rejected for job in state.jobs))
@@ -97,5 +99,5 @@ def report_items(
             errors.print(f"left out: {error}")
             continue
         passes = kind == "known" and only_new or not counts(saved, fail_on)
-        result = "accepted" if name in state.accepted else "ok" if passes else "failed"
+        result = "accepted" if entry.status == "accepted" else "ok" if passes else "failed"
         yield make_item(entry, target, str(path), result, kind, saved.message)

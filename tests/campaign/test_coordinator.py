@@ -104,7 +104,7 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
     """By its last document, also where another entry has taken its place meanwhile."""
 
     def saved(name: str, severity: str | None, replaced: str = "") -> EntrySaved:
-        return EntrySaved(f"{name}.yaml", False, False, 1, 0, replaced, "cpu", {"severity": severity})
+        return EntrySaved(f"{name}.yaml", False, 1, 0, replaced, "cpu", {"severity": severity})
 
     class Saving(SimulatedHosts):
         def send(self, number: int, request: Request) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from bugs import make_bug
 
 import fuzz.cli.run as run_module
+from fuzz import corpus
 from fuzz.campaign.store.rebuild import finding_of
-from fuzz.cli.campaign import counts
+from fuzz.cli.campaign import campaign, counts
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
@@ -72,3 +75,23 @@ def test_a_campaign_counts_findings_as_a_run_does(
     saved = finding_of(replace(entry, grade=grade, planted=planted), tmp_path / "t" / "x.yaml", tmp_path, 0.0)
     assert counts(saved, fail_on) == counted
     assert counts(None, fail_on)
+
+
+def test_a_finding_that_is_accepted_meanwhile_is_none_of_a_campaign_any_more(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store holds the status that it had when a slice hit it; `--resume` may hit nothing."""
+    path = corpus.save_entry(tmp_path, entry)
+    findings = {"new": finding_of(entry, path, tmp_path, 0.0)}
+    store = SimpleNamespace(find=lambda _, name: findings[name])
+    state = SimpleNamespace(
+        store=MagicMock(__enter__=lambda _: store, find=store.find),
+        new={"new": "tag"}, known={}, fixed={}, regressed={}, jobs=[], cases=1,
+    )  # fmt: skip
+    monkeypatch.setattr("fuzz.campaign.runner.run_campaign", lambda *_, **__: (state, "finished"))
+    monkeypatch.setattr("fuzz.campaign.config.load_config", lambda _: None)
+    monkeypatch.setattr("fuzz.campaign.result_table.make_table", lambda _: "")
+    files = tmp_path / "j.xml"
+    assert campaign(tmp_path / "c.yaml", junit=files) == 1 and "<failure" in files.read_text()
+    corpus.mark(path, "accepted", "by design")
+    assert campaign(tmp_path / "c.yaml", junit=files) == 0 and "<failure" not in files.read_text()

@@ -165,7 +165,9 @@ def test_a_file_of_several_targets_gives_each_entry_its_own(tmp_path: Path) -> N
 
 def test_an_entry_is_not_run_with_the_kernel_of_another_target(tmp_path: Path) -> None:
     path, entry = write(tmp_path, TWO), tmp_path / "x.yaml"
-    with pytest.raises(TargetError, match=re.escape(f"{entry} is an entry of target 'double'; --target {path}:triple ")):
+    with pytest.raises(
+        TargetError, match=re.escape(f"{entry} is an entry of target 'double'; --target {path}:triple ")
+    ):
         find_target("double", entry, f"{path}:triple")
     with pytest.raises(TargetError, match=r"x.yaml is an entry of target 'other'; --target .* has double, triple$"):
         find_target("other", entry, str(path))

@@ -125,9 +125,9 @@ class SliceWatcher(Watcher):
         self.channel.send(protocol.FindingTriaged(Path(bug.path).stem))
 
 
-def _hit_fields(bug: Bug) -> tuple[str, bool, bool, int, int]:
+def _hit_fields(bug: Bug) -> tuple[str, bool, int, int]:
     """The fields of Hit."""
-    return bug.path, bug.known, bug.accepted, bug.hits, bug.origin.index
+    return bug.path, bug.known, bug.hits, bug.origin.index
 
 
 def run_slice(request: Slice, channel: HostChannel) -> None:

@@ -29,6 +29,14 @@ class RebuildResult:
     unreadable: tuple[str, ...]
 
 
+def entry_status(finding: FindingRecord) -> str:
+    """The status of a finding's entry, which somebody may have marked since the finding was written to the store."""
+    try:
+        return corpus.read(Path(finding.corpus) / finding.path).status
+    except CorpusError:
+        return finding.status
+
+
 def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> FindingRecord:
     """The record of an entry, which must have a finding; `wall` is when it was seen, in seconds since 1970."""
     finding = entry.finding

@@ -158,7 +158,7 @@ def test_nothing_that_a_host_sends_is_taken_for_a_path(
     kept.write_text("kept")
     request = Slice("relu", "cpu", "", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
-    saved = EntrySaved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
+    saved = EntrySaved("/etc/x", False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):
         hosts = RemoteHosts(logs, partial(ScriptedProcess, event))
         hosts.start(0)
