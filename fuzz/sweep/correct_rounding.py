@@ -57,6 +57,10 @@ class CorrectRounding:
     pool: ForkPool | None = None
     pairs: bool = False
 
+    def scalars(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        """What the launcher and the reference get beside these tensors: options, and sizes, all of them one."""
+        return {**self.options, **dict.fromkeys(self.target.passed_sizes, len(next(iter(tensors.values()))))}
+
     def rounded(self, inputs: Inputs, kind: DType, block: int = 0) -> tuple[Tensor, Tensor, int]:
         """(low, high, decided_count): float64 values of the output's format between which the correctly rounded one is.
 
@@ -96,7 +100,7 @@ class CorrectRounding:
         assert self.target.reference is not None
         with float64_defaults():
             copies = {name: values.clone() for name, values in inputs.items()}
-            value = self.target.reference(**copies, **self.options)[self.output]
+            value = self.target.reference(**copies, **self.scalars(inputs))[self.output]
         sizes = value.abs().view(-1, block)
         if self.pairs:
             return value, (share.clamp(min=RELATIVE) * sizes).view(-1)
@@ -125,7 +129,7 @@ class CorrectRounding:
         numbers, output, end = request
         seconds = end - time.monotonic()
         inputs: Inputs = {name: torch.tensor(values, dtype=torch.float64) for name, values in numbers.items()}
-        inputs |= self.options
+        inputs |= self.scalars(inputs)
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:
@@ -140,7 +144,7 @@ class CorrectRounding:
     def expected(self, inputs: Inputs, **how: Any) -> Expected:
         """The reference's value of the output with its envelope."""
         assert self.target.reference is not None
-        inputs = {**inputs, **self.options}
+        inputs = {**inputs, **self.scalars(inputs)}
         outputs = evaluate_reference(self.target, self.target.reference, inputs, self.precision, **how)
         if self.output not in outputs:
             raise TargetError(f"target {self.target.name!r}: its reference returns {', '.join(outputs)}")

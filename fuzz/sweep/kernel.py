@@ -75,7 +75,7 @@ class SweptKernel:
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output that is looked at, finished. TargetError where it does not fit."""
         with self.backend.uninstrumented():
-            outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.base.options))
+            outputs = check_outputs(self.target, self.launcher(**tensors, **self.rounding.scalars(tensors)))
         self.backend.synchronize()
         name = self.rounding.output = self.rounding.output or next(iter(outputs))
         if name not in outputs:

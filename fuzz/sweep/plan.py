@@ -192,6 +192,7 @@ def elementwise_dim(target: Target) -> str:
         "it does not promise that rows do not depend on their batch": batch is None,
         "a row of its tensors is more than one element": {one.shape for one in target.tensors.values()} != {(batch,)},
         "it takes indices": takes_indices(target),
+        "it takes a size that is not the number of its elements": bool(set(target.passed_sizes.values()) - {batch}),
     }
     for reason, holds in reasons.items():
         if holds:

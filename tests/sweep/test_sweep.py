@@ -164,6 +164,11 @@ def test_pairs_cover_every_exponent_of_both(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.wrong == 0 and found.count == 512 * 512
 
 
+def test_a_target_is_told_how_many_values_it_gets() -> None:
+    found = swept(f"{TOYS}:counted", "bfloat16")
+    assert (found.failed, found.wrong, found.count, found.over[0]) == ([], 0, 1 << 16, 0)
+
+
 def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
     plan = make_plan(
         load(TOYS + ":one_plus_erf"), TOYS, dtype="bfloat16", backend="cpu", settings={"y": "3", "scale": "2.0"}
@@ -184,6 +189,7 @@ def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
         (("gelu_bw", "--dtype", "bfloat16", "--argument", "z"), "no floating argument 'z'"),
         (("silu", "--dtype", "bfloat16", "--pairs"), "two arguments"),
         (("gelu_bw", "--dtype", "float32", "--pairs", "--stratified", "0"), "--stratified 0"),
+        ((f"{TOYS}:others", "--dtype", "bfloat16"), "it takes a size that is not the number of its elements"),
         (("gelu_bw", "--dtype", "bfloat16", "--plot", "curve.jpeg"), ".png, .svg, .pdf"),
         (("gelu_bw", "--dtype", "bfloat16", "--planted", "nonsense"), "no planted bug"),
         (("gelu_bw",), "--dtype"),

@@ -4,7 +4,7 @@ import torch
 
 from fuzz import option, size, target, tensor
 
-N = size("N", 1, 262144)
+N, K = size("N", 1, 262144), size("K", 1, 8)
 HALF = ("bfloat16", "float16")
 
 
@@ -37,6 +37,18 @@ def flushes(x):
 def dies(x):
     """No kernel comes back."""
     raise RuntimeError("the kernel is gone")
+
+
+@target(x=tensor(N), count=N, dtypes=HALF, batch=N, reference=lambda x, count: dict(y=x[:count]))
+def counted(x, count):
+    """As kernels that are told how many elements there are."""
+    return dict(y=x[:count].clone())
+
+
+@target(x=tensor(N), k=K, dtypes=HALF, batch=N, reference=lambda x, k: dict(y=x * k))
+def others(x, k):
+    """A size that belongs to no tensor."""
+    return dict(y=x * k)
 
 
 def unstable(x, y, scale):
