@@ -117,12 +117,14 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
 
 
 def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
-    """The largest error over all values, which only an exhaustive sweep knows; empty for others."""
+    """The largest error over all finite values, which only an exhaustive sweep knows; empty for others."""
     if not plan.exhaustive or counts.other["nonfinite"]:
         return ""
     most = float(counts.maxima[0].max())
     what = f"an error of at most {format_number(most)} ULP" if most else "correct rounding"
-    return f"; {what} over all values, for {plan.backend} and these settings"
+    # Inputs that are not finite have no error in ULP, and may have another result than due.
+    every = "finite inputs" if counts.other["nan_differs"] or counts.other["infinite_differs"] else "values"
+    return f"; {what} over all {every}, for {plan.backend} and these settings"
 
 
 def make_plots(plan: SweepPlan, counts: SweepCounts) -> list[Plot]:

@@ -169,6 +169,13 @@ def test_a_target_is_told_how_many_values_it_gets() -> None:
     assert (found.failed, found.wrong, found.count, found.over[0]) == ([], 0, 1 << 16, 0)
 
 
+def test_what_is_said_of_all_values_leaves_out_inputs_with_another_result() -> None:
+    plan, found = make_plan(load("silu"), "silu", dtype="bfloat16", backend="cpu"), SweepCounts()
+    assert "; correct rounding over all values, for cpu" in format_table(plan, found)
+    found.other["infinite_differs"] = 1
+    assert "; correct rounding over all finite inputs, for cpu" in format_table(plan, found)
+
+
 def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
     plan = make_plan(
         load(TOYS + ":one_plus_erf"), TOYS, dtype="bfloat16", backend="cpu", settings={"y": "3", "scale": "2.0"}
