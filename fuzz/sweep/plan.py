@@ -175,7 +175,8 @@ def make_plan(
         count = SAMPLE if bits > SMALL and not BACKENDS[backend].is_accelerator else 0
     if count < 0 or (not count and bits > 32):
         raise UsageError(f"--stratified {count}: a number of values, or 0 for all of them where they are 2^32 or less")
-    count = count if bits > SMALL else 0
+    if count and bits <= SMALL:
+        raise UsageError(f"--stratified {count}: all {1 << bits:,} values of {dtype} are computed; leave it out")
     large = bits > SMALL and not count and BACKENDS[backend].is_accelerator
     return SweepPlan(
         text, target.name, planted, backend, base, names, count, output, edge_ranks(target, named_dtype(dtype)),
