@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
+from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
 from fuzz.drift.plan import BATCHES, make_plan
 from fuzz.drift.report import drift_json, format_table, make_plot
@@ -33,6 +33,7 @@ def drift(
     planted: Annotated[str | None, typer.Option(help="A planted bug instead of the good kernel.")] = None,
     backend: BackendName = "auto",
     corpus: FindingsFolder = None,
+    fail_on: FailOn = "medium",
     plot: Annotated[Path | None, typer.Option(help="Draw drift, truth and envelope into this file.")] = None,
     json: Json = False,
 ) -> int:
@@ -44,7 +45,7 @@ def drift(
         planted=planted, settings=parse_pairs(settings or []), seed=seed,
     )  # fmt: skip
     folder = writable_findings_folder(loaded, planted, corpus)
-    options = RunOptions(target, planted, backend, seed=seed, corpus=folder)
+    options = RunOptions(target, planted, backend, seed=seed, corpus=folder, fail_on=fail_on)
     measured = []
     for batch in run_drift(plan, options.worker_memory):
         measured.append(batch)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
+from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json
 from fuzz.errors import UsageError
 from fuzz.report.plotting.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
@@ -38,6 +38,7 @@ def sweep(
         int | None, typer.Option(help="So many values, every sign and exponent evenly; 0 for all there are.")
     ] = None,
     corpus: FindingsFolder = None,
+    fail_on: FailOn = "medium",
     plot: Annotated[Path | None, typer.Option(help="Draw the error against the value into this file.")] = None,
     json: Json = False,
 ) -> int:
@@ -50,7 +51,7 @@ def sweep(
         settings=parse_pairs(settings or []), pairs=pairs, count=stratified, output=output,
     )  # fmt: skip
     folder = writable_findings_folder(loaded, planted, corpus)
-    options = RunOptions(target, planted, backend, corpus=folder)
+    options = RunOptions(target, planted, backend, corpus=folder, fail_on=fail_on)
     reported = time.monotonic()
     for done, counts in enumerate(run_sweep(plan, options.worker_memory, loaded.timeout), 1):
         if time.monotonic() - reported > INTERVAL:

@@ -198,6 +198,7 @@ def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
         (("gelu_bw", "--dtype", "float32", "--pairs", "--stratified", "0"), "--stratified 0"),
         (("gelu_bw", "--dtype", "bfloat16", "--stratified", "9"), "all 65,536 values of bfloat16 are computed"),
         ((f"{TOYS}:others", "--dtype", "bfloat16"), "it takes a size that is not the number of its elements"),
+        (("gelu_bw", "--dtype", "bfloat16", "--fail-on", "none"), "--fail-on is one of low, medium, high"),
         (("gelu_bw", "--dtype", "bfloat16", "--plot", "curve.jpeg"), ".png, .svg, .pdf"),
         (("gelu_bw", "--dtype", "bfloat16", "--planted", "nonsense"), "no planted bug"),
         (("gelu_bw",), "--dtype"),
