@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fuzz.errors import UsageError
+from fuzz.escaping import clean_text
 from fuzz.model.case import Argument, Call, Case, Scalar, Split
-from fuzz.model.dims import resolve
+from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Recipe, Values, recipe
 from fuzz.sweep.plan import only_batch_dim, parse_options, takes_indices
@@ -22,6 +23,10 @@ SEED_STRIDE = 64
 """From one layer's seeds to the next one's: more than a target has arguments."""
 MOST_LAYERS = 10_000
 """Layers whose outputs are kept and compared, at most."""
+LARGEST_SEED = (1 << 46) - 1
+"""So that no layer's seed reaches 2^63."""
+MAX_DIGITS = 20
+"""Digits of a size that are read."""
 MAX_ELEMENTS = 1 << 22
 """Elements of the largest tensor."""
 
@@ -122,16 +127,22 @@ def make_plan(
     for size in batches:
         if rows.clamp(size) != size:
             raise UsageError(f"--batches {size}: {batch} of {target.name} is {rows.low} to {rows.high}")
-    dims = {dim.name: dim.clamp(parse_size(dim.name, remaining.pop(dim.name, str(WIDTH)))) for dim in target.sizes}
+    if batch in remaining:
+        raise UsageError(f"--set {batch}: the rows are as many as --batches says")
+    if seed > LARGEST_SEED:
+        raise UsageError(f"--seed must be at most {LARGEST_SEED}")
+    dims = {dim.name: choose_size(dim, target, remaining.pop(dim.name, "")) for dim in target.sizes}
     del dims[batch]
     options = parse_options(target, remaining)
     if remaining:
         known = ", ".join([*dims, *target.options])
         raise UsageError(f"--set {next(iter(remaining))}: {target.name} has no such dim or option; there is {known}")
+    is_dtype_given = bool(dtype)
     dtype = dtype or next(iter(target.tensors.values())).dtypes[0]
     for name, argument in target.tensors.items():
         if dtype not in DTYPES or dtype not in argument.dtypes:
-            raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
+            asked = f"--dtype {dtype}" if is_dtype_given else f"no layer can be in {dtype}"
+            raise UsageError(f"{asked}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
     shapes = {name: argument.shape for name, argument in target.tensors.items()}
     state = state_argument(target, batch)
     for name, shape in shapes.items():
@@ -143,9 +154,16 @@ def make_plan(
     )  # fmt: skip
 
 
-def parse_size(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--set {name}={text}: a size, at least 1")
+def choose_size(dim: Size, target: Target, text: str) -> int:
+    """The size of a dim that a person gives, or the one nearest to WIDTH. UsageError where it may not be that."""
+    if not text:
+        return dim.clamp(WIDTH)
+    digits = text.isascii() and text.isdigit() and len(text) < MAX_DIGITS
+    if not digits or int(text) < 1:
+        raise UsageError(f"--set {dim.name}={clean_text(text, MAX_DIGITS)}: a size, at least 1")
+    if dim.clamp(int(text)) != int(text):
+        multiples = f", a multiple of {dim.multiple}" if dim.multiple > 1 else ""
+        raise UsageError(f"--set {dim.name}={text}: {dim.name} of {target.name} is {dim.low} to {dim.high}{multiples}")
     return int(text)
 
 

@@ -14,6 +14,7 @@ from fuzz.cli import exit_code
 from fuzz.drift.measure import LayerStack, make_handler, measure_batch, reference_layers
 from fuzz.drift.plan import BatchDrift, make_plan
 from fuzz.drift.runner import breaks_promise, make_cases
+from fuzz.errors import UsageError
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load
 
@@ -71,6 +72,22 @@ def scaled(x, n_rows, n_cols):
     assert x.shape == (n_rows, n_cols)
     return dict(y=x / n_cols)
 """
+
+
+def test_a_size_that_a_dim_cannot_have_is_refused_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(SCALED.replace('size("N", 1, 8)', 'size("N", 1, 8, multiple_of=4)'))
+    with pytest.raises(UsageError, match="--set N=6: N of scaled is 1 to 8, a multiple of 4$"):
+        make_plan(load(str(path)), "", backend="cpu", batches=(1,), settings={"N": "6"})
+    assert make_plan(load(str(path)), "", backend="cpu", batches=(1,)).dims == {"N": 8}
+
+
+def test_a_target_of_whole_numbers_is_not_refused_for_a_dtype_that_nobody_gave(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    text = SCALED.replace("x=tensor(M, N), ", 'x=tensor(M, N), k=tensor(M, dtypes=("int32",)), ')
+    path.write_text(text.replace("x, n_rows", "x, k, n_rows"))
+    with pytest.raises(UsageError, match=r"^no layer can be in \w+: k of scaled is one of int32$"):
+        make_plan(load(str(path)), "", backend="cpu", batches=(1,))
 
 
 def test_sizes_are_passed_under_the_names_that_the_launcher_has_for_them(tmp_path: Path) -> None:
@@ -142,6 +159,11 @@ def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> Non
         (("matmul", "--set", "Q=3"), "no such dim or option; there is K, N"),
         (("matmul", "--set", "K=0"), "a size, at least 1"),
         (("matmul", "--dtype", "int8"), "--dtype int8"),
+        (("matmul", "--set", "K=\u00b2"), "a size, at least 1"),
+        (("matmul", "--set", "K=" + "9" * 5000), "a size, at least 1"),
+        (("matmul", "--set", "K=5000"), "--set K=5000: K of matmul is 1 to 4096"),
+        (("matmul", "--set", "M=9"), "--set M: the rows are as many as --batches says"),
+        (("matmul", "--seed", "200000000000000"), "--seed must be at most"),
     ],
 )
 def test_what_cannot_be_stacked_is_refused_in_one_line(
