@@ -116,20 +116,21 @@ def fuzz_target(target: spec.Target, options: RunOptions, inputs: tuple[Case, ..
     for bug in result.bugs:
         entry = corpus.read(Path(bug.path))
         if entry.status != "accepted" and bug.counts(options.threshold):
-            yield format_saved_entry(entry, Path(bug.path))
+            yield format_saved_entry(entry, Path(bug.path), target)
     if result.nothing_confirmed and result.fails():
         yield f"{target.name}: cases disagreed, and the time ended before one was confirmed; give it more seconds"
 
 
 def format_replayed_entry(result: ReplayedEntry) -> str:
     """An entry that did not do what its status says, on one screen."""
-    return f"{result.path}: {result.message}\n\n{format_saved_entry(result.entry, result.path)}"
+    return f"{result.path}: {result.message}\n\n{format_saved_entry(result.entry, result.path, result.target)}"
 
 
-def format_saved_entry(entry: Entry, path: Path) -> str:
+def format_saved_entry(entry: Entry, path: Path, target: spec.Target) -> str:
     from fuzz.report.entry_text import format_entry, replay_command
+    from fuzz.target.loader import target_argument
 
-    return format_entry(entry, str(path), replay_command(path))
+    return format_entry(entry, str(path), replay_command(path, target_argument(target, path)))
 
 
 def target(**declaration: Any) -> Callable[[spec.Launcher], Target]:

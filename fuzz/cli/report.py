@@ -17,7 +17,6 @@ from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
 from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import STATUSES
-from fuzz.report.entry_text import replay_command
 from fuzz.report.result_files import check_result_path, write_result
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
@@ -54,7 +53,7 @@ def report(
     requests, unreadable = [], list[CorpusError]()
     for path in content.paths:
         try:
-            requests.append(PlotRequest(path, corpus.read(path), replay_command(path, target)))
+            requests.append(PlotRequest(path, corpus.read(path), target))
         except CorpusError as error:
             unreadable.append(error)
     if unreadable and not requests:
@@ -76,7 +75,7 @@ def make_views(requests: Sequence[PlotRequest], config: PlotConfig | None) -> li
     results = run_plots(requests, config) if config else [None] * len(requests)
     views = []
     for request, result in zip(requests, results, strict=True):
-        views.append(EntryView(request.entry, str(request.path), request.command, result))
+        views.append(EntryView(request.entry, str(request.path), request.target, result))
         if config:
             errors.print(f"{len(views)} of {len(requests)}: {request.path}")
     return views

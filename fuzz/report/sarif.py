@@ -74,5 +74,5 @@ def properties(item: ReportItem) -> dict[str, Any]:
     entry = item.entry
     verdict = entry.provenance.fields().get("verdict")
     optional = {"planted": entry.planted, "verdict": verdict, "severity": entry.severity}
-    required = {"repeat": replay_command(item.path), "dims": dict(entry.case.last.dims)}
+    required = {"repeat": replay_command(item.path, item.target), "dims": dict(entry.case.last.dims)}
     return required | {name: text for name, text in optional.items() if text}

@@ -24,6 +24,10 @@ def test_sarif_has_what_its_schema_requires(entry: Entry, gelu: Target, hostile:
     assert [one["level"] for one in results] == ["error", "error", "note", "error"]
     assert [one["baselineState"] for one in results] == ["unchanged"] * 3 + ["new"]
     assert "suppressions" in results[2] and "suppressions" not in results[0]
+    assert [one["properties"]["repeat"] for one in results[:2]] == ["fuzz replay /abs/p.yaml"] * 2
+    elsewhere = replace(found[0], target="k/fuzz_x.py:gelu_bw")
+    (result,) = json.loads(sarif([elsewhere], "0.1.0"))["runs"][0]["results"]
+    assert result["properties"]["repeat"] == "fuzz replay /abs/p.yaml --target k/fuzz_x.py:gelu_bw"
     assert unquote(physical_locations(results[0])[0]["artifactLocation"]["uri"]) == "targets/gelu_bw.py"
 
 

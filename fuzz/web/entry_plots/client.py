@@ -15,6 +15,7 @@ from fuzz.model.outcome import describe
 from fuzz.report.entry_text import replay_command
 from fuzz.report.plotting.plot_data import Plot
 from fuzz.run.options import RunOptions
+from fuzz.target.loader import files_that_declare, search_target
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.worker.worker import Worker, WorkerCrash
 from fuzz.worker.worker_server import preload
@@ -44,14 +45,27 @@ class PlotConfig:
     target_file: str = ""
     target_folders: tuple[Path, ...] | None = None
 
+    def target_argument(self, entry: Entry, path: Path) -> str:
+        """What ``--target`` must say for an entry; nothing where `fuzz replay` finds its target itself."""
+        name = entry.case.target
+        if self.target_folders is None or search_target(name, path):
+            return self.target_file
+        files = sorted(file for folder in self.target_folders for file in files_that_declare(name, folder))
+        return f"{files[0].resolve()}:{name}" if files else ""
+
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """An entry with its file, and the command that repeats it, which its script states."""
+    """An entry with its file, and what ``--target`` must say for it."""
 
     path: Path
     entry: Entry
-    command: str
+    target: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it, which its script states."""
+        return replay_command(self.path, self.target)
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,7 @@ class PlotCache:
         entry, error = indexed.read()
         if entry is None:
             return PlotResult(why=error, failed=True), FIRST_PAUSE
-        request = PlotRequest(indexed.path, entry, replay_command(indexed.path))
+        request = PlotRequest(indexed.path, entry, self.config.target_argument(entry, indexed.path))
         try:
             (result,) = run_plots([request], self.config)
         except (UsageError, InternalError) as failure:

@@ -16,7 +16,6 @@ from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.grade import SEVERITIES
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.report.entry_text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import Offset, TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
@@ -97,7 +96,7 @@ def finding(request: Request, service: TheService, key: FindingKey, indexed: The
         return html_page(request, "unreadable.html", key=indexed.key, error=error)
     stored = service.store.find(FindingRecord, indexed.key)
     history = service.store.read(Occurrence, finding=indexed.key, limit=200) if stored else []
-    view = EntryView(entry, str(indexed.path), replay_command(indexed.path))
+    view = EntryView(entry, str(indexed.path), service.plot_cache.config.target_argument(entry, indexed.path))
     return html_page(
         request, "finding_page.html", v=view, key=indexed.key, stored=stored, history=history, statuses=STATUSES
     )

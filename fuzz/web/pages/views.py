@@ -13,7 +13,7 @@ from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.report.entry_text import verdict_lines
+from fuzz.report.entry_text import replay_command, verdict_lines
 from fuzz.report.plotting.plot_data import Plot
 from fuzz.web.entry_plots.client import PlotResult
 
@@ -27,12 +27,17 @@ LARGEST_FILE = 1 << 26
 
 @dataclass(frozen=True)
 class EntryView:
-    """One entry. `path` is shown, `command` is the command to copy, `result` what a plot worker computed, if it ran."""
+    """One entry. `path` is shown, `target` what ``--target`` must say, `result` what a worker computed, if it ran."""
 
     entry: Entry
     path: str
-    command: str
+    target: str = ""
     result: PlotResult | None = None
+
+    @property
+    def command(self) -> str:
+        """The command to copy, which repeats it."""
+        return replay_command(self.path, self.target)
 
     @property
     def title(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_what_failed_runs_again_after_growing_pauses(indexed: IndexedEntry, monk
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE] and pauses[-1] == LONGEST_PAUSE
     assert [cache.plot(indexed) for _ in range(3)] == [(DRAWN, 0.0)] * 3 and runs == [11]
     assert [failures for _, failures, _ in cache.results.values()] == [0]
+
+
+def test_a_command_names_the_target_that_a_configured_folder_has(entry: Entry, tmp_path: Path) -> None:
+    """As plots and scripts of the page take it from there; a target that is found needs no more."""
+    folder, path = tmp_path / "targets", tmp_path / "corpus" / "mine" / "x.yaml"
+    folder.mkdir()
+    (folder / "fuzz_mine.py").write_text("@target()\ndef mine(x): ...\n")
+    config, mine = PlotConfig("cpu", target_folders=(folder,)), replace(entry, case=replace(entry.case, target="mine"))
+    given = config.target_argument(mine, path)
+    assert given == f"{folder}/fuzz_mine.py:mine"
+    assert PlotRequest(path, mine, given).command == f"fuzz replay {path} --target {given}"
+    assert config.target_argument(entry, path) == ""
+    assert PlotConfig("cpu", "given.py").target_argument(mine, path) == "given.py"
 
 
 def test_who_waits_too_long_for_others_is_asked_to_come_again(
