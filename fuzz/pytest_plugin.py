@@ -18,6 +18,9 @@ FIRST_LINE = b"format: fuzz-case/"
 COLLECTED = pytest.StashKey[set[Path]]()
 """Entries that are collected already, so that one beside a target file and in a collected folder is one test."""
 
+TARGETS = pytest.StashKey[dict[str, str]]()
+"""What to load each collected target by, by its name: entries in a corpus elsewhere name no more than that."""
+
 
 class DisagreementError(Exception):
     """Holds the screen that is shown in place of a traceback."""
@@ -39,7 +42,7 @@ def _count(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[COLLECTED] = set()
+    config.stash[COLLECTED], config.stash[TARGETS] = set(), {}
     if "FUZZ_CACHE" in os.environ:
         from fuzz.cache import use_cache_folder
 
@@ -115,6 +118,7 @@ class TargetFile(pytest.File):
         except FuzzError as error:
             raise self.CollectError(str(error)) from None
         for name, target in targets.items():
+            self.config.stash[TARGETS].setdefault(name, f"{self.path}:{name}")
             folder = self.path.parent / "corpus" / name
             for path in _drop_collected(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
                 yield ReplayItem.from_parent(self, name=f"{name}/{path.name}", entry=path, target=f"{self.path}:{name}")
@@ -186,7 +190,8 @@ class ReplayItem(_Item):
         from fuzz.api import format_replayed_entry
         from fuzz.run.replay import SkippedEntry, replay_entries
 
-        for result in replay_entries([self.entry], self.config.getoption("--fuzz-backend"), self.target):
+        target = self.target or self._collected_target()
+        for result in replay_entries([self.entry], self.config.getoption("--fuzz-backend"), target):
             if isinstance(result, SkippedEntry):
                 raise result.error
             if not result.passed:
@@ -195,3 +200,12 @@ class ReplayItem(_Item):
                 pytest.skip(result.message)
             if result.reproduced:
                 pytest.xfail(result.message)
+
+    def _collected_target(self) -> str:
+        """The collected target of an entry beside whose corpus no file declares it; else nothing."""
+        from fuzz import corpus
+        from fuzz.target.loader import search_target
+
+        name = corpus.read(self.entry).case.target
+        is_beside = ".py:" in search_target(name, self.entry)
+        return "" if is_beside else self.config.stash[TARGETS].get(name, "")

@@ -163,3 +163,13 @@ def test_a_corpus_elsewhere_is_replayed_where_it_is_named(pytester: pytest.Pytes
         loaded(kernel).run(cases=8, backend="cpu", planted="no_max", corpus=kernel.parent / "saved")
     empty = pytester.mkdir("empty")
     plugged(pytester, "--fuzz-cases=0", "--fuzz-corpus=kernels/saved", str(empty)).assert_outcomes(xfailed=1)
+
+
+def test_a_corpus_elsewhere_is_replayed_with_the_targets_that_it_was_saved_of(pytester: pytest.Pytester) -> None:
+    kernel, saved = pytester.path / "kernels" / "fuzz_softmax.py", pytester.mkdir("saved")
+    kernel.parent.mkdir()
+    kernel.write_text(BROKEN)
+    found = plugged(pytester, "--fuzz-cases=8", f"--fuzz-corpus={saved}", "kernels")
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines([f"*repeat *fuzz replay *saved/*.yaml --target {kernel}:softmax_rows"])
+    plugged(pytester, "--fuzz-cases=0", f"--fuzz-corpus={saved}", "kernels").assert_outcomes(xfailed=1)
