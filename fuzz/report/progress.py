@@ -174,9 +174,10 @@ def cut_off_parts(result: Result) -> list[str]:
     ungraded = sum(bug.grade is None for bug in grading)
     for_now = len(grading) - ungraded
     unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - len(grading)
+    why = "before the run was interrupted" if result.interrupted else "for which --seconds was too short"
     counts = {
         "calls stopped while they ran": result.calls_cut_off,
-        "disagreements not confirmed, for which --seconds was too short": result.disagreements_cut_off,
+        f"disagreements not confirmed, {why}": result.disagreements_cut_off,
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on": unfinished,
         "findings not yet graded, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
         "findings graded for now, for which the next run, or fuzz shrink, tries more inputs": for_now,

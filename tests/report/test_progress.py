@@ -103,6 +103,8 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on: 1",
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
+    stopped = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, interrupted=True, disagreements_cut_off=2)
+    assert cut_off_parts(stopped) == ["disagreements not confirmed, before the run was interrupted: 2"]
 
 
 def test_replicas_that_no_oracle_examined_are_counted() -> None:
