@@ -24,7 +24,7 @@ class Target(spec.Target):
         seed: int = 0,
         seconds: float | None = None,
         backend: str = "auto",
-        corpus: Path | None = None,
+        corpus: Path | str | None = None,
         planted: str | None = None,
         fail_on: str = "medium",
     ) -> None:
@@ -34,13 +34,15 @@ class Target(spec.Target):
 
         Entries are read from `corpus`, by default the folder of that name beside the target's file, and findings are
         saved there; those of a planted bug go to a temporary folder unless `corpus` is given. An open entry fails
-        until it is marked: one that disagrees as a finding, one that agrees with the command that marks it fixed.
+        until it is marked: one that disagrees as a finding, if its severity counts, one that agrees with the command
+        that marks it fixed.
         """
         __tracebackhide__ = True
         from fuzz.run.options import RunOptions
 
+        folder = None if corpus is None else Path(corpus)
         options = RunOptions(
-            qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus, fail_on=fail_on
+            qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=folder, fail_on=fail_on
         )
         for text in find_failures(self, options):
             raise AssertionError("\n" + text)

@@ -47,7 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
         from fuzz.cache import use_cache_folder
 
         use_cache_folder()
-    folder = config.getoption("--fuzz-corpus")
+    severity, folder = config.getoption("--fuzz-fail-on"), config.getoption("--fuzz-corpus")
+    if config.getoption("--fuzz-cases") is not None:
+        from fuzz.model.grade import SEVERITIES
+
+        if severity not in SEVERITIES:
+            raise pytest.UsageError(f"--fuzz-fail-on is one of {', '.join(SEVERITIES)}, not {severity!r}")
     if folder is None:
         return
     if config.getoption("--fuzz-cases") is None:

@@ -95,6 +95,8 @@ def test_run_saves_a_finding_and_replays_it_until_it_is_marked(kernel: Path) -> 
     (saved,) = entries(kernel.parent / "corpus" / "softmax_rows")
     with pytest.raises(AssertionError, match="open, disagrees"):
         target.run(cases=1, backend="cpu")
+    with pytest.raises(AssertionError, match="open, disagrees"):
+        target.run(cases=1, backend="cpu", corpus=str(kernel.parent / "corpus"))
     corpus.mark(saved, "fixed", "it is not")
     with pytest.raises(AssertionError, match="marked fixed, but it disagrees again"):
         target.run(cases=1, backend="cpu")
@@ -121,6 +123,12 @@ def test_a_corpus_without_a_number_of_cases_is_refused(pytester: pytest.Pytester
     result = pytester.runpytest_subprocess(LIGHT, "--fuzz-corpus=.")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--fuzz-corpus needs --fuzz-cases N; N = 0 only replays entries*"])
+
+
+def test_a_severity_that_there_is_not_is_refused_once(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(LIGHT, "--fuzz-cases=1", "--fuzz-fail-on=none")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--fuzz-fail-on is one of low, medium, high, not 'none'*"])
 
 
 def test_targets_are_collected_in_fuzz_files_alone(pytester: pytest.Pytester) -> None:
