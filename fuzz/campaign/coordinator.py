@@ -12,6 +12,7 @@ from pathlib import Path
 from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.hosts.hosts import Hosts
+from fuzz.campaign.notices import Notices
 from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.request_scheduler import MOST_DOUBLINGS, REPLAYED_TOGETHER, RequestScheduler, WorkerSlot
 from fuzz.campaign.state import NO_CASE_RAN, CampaignState, RunningSlice
@@ -53,6 +54,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.scheduler = RequestScheduler(self.config, self.state)
         self.slots = [WorkerSlot(number) for number in range(self.config.workers)]
+        self.notices = Notices(self.state.folder / "notices", self.notify)
         self._last_heartbeat, self._last_progress = -HEARTBEAT_SECONDS, self.state.clock.monotonic()
 
     def run(self) -> str:
@@ -60,6 +62,7 @@ class Coordinator:
         self.state.start()
         outcome = "finished"
         try:
+            self.notices.send_rest()
             self.scheduler.queue_replays()
             while not (self._is_over() or self.fatal_error):
                 self._assign()
@@ -188,10 +191,16 @@ class Coordinator:
 
     def _notify_of(self, slot: WorkerSlot, name: str) -> None:
         """Notifies the user's command of a new finding, once."""
-        if (event := slot.unnotified.pop(name, None)) is not None:
-            job, finding = self.state.jobs[slot.job], {**event.finding, "id": name, "path": event.path}
-            run = {"target": job.target, "planted": job.planted or None, "backend": event.backend, "seed": job.seed}
-            self.notify(event_document("finding", campaign=self.state.campaign.name, **run, finding=finding))
+        if name in slot.unnotified:
+            slot.unnotified.remove(name)
+            self.notices.send(name)
+
+    def _keep_notice(self, slot: WorkerSlot, name: str, event: protocol.EntrySaved) -> None:
+        """Takes up what is to be said of a new finding once it is triaged."""
+        job, finding = self.state.jobs[slot.job], {**event.finding, "id": name, "path": event.path}
+        run = {"target": job.target, "planted": job.planted or None, "backend": event.backend, "seed": job.seed}
+        slot.unnotified.append(name)
+        self.notices.keep(name, event_document("finding", campaign=self.state.campaign.name, **run, finding=finding))
 
     def _notify_of_rest(self, slot: WorkerSlot) -> None:
         """Notifies of the new findings of a slice that had no time to grade them."""
@@ -207,9 +216,13 @@ class Coordinator:
                 if new := self.state.add_saved(running, event):
                     self.state.say(f"new finding: {event.path}")
                 name, replaced = Path(event.path).stem, Path(event.replaced).stem
-                before = [slot.unnotified.pop(one, None) for one in (name, replaced)]
-                if new or any(before):
-                    slot.unnotified[name] = event
+                before = [one for one in dict.fromkeys((name, replaced)) if one in slot.unnotified]
+                for one in before:
+                    slot.unnotified.remove(one)
+                if new or before:
+                    self._keep_notice(slot, name, event)
+                if replaced in before and replaced != name:
+                    self.notices.drop(replaced)
             case protocol.Hit():
                 self.state.add_hit(running, event)
             case protocol.FindingTriaged(name):

@@ -10,7 +10,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.campaign.config import MAX_COVERAGE_CASES, CampaignConfig
 from fuzz.campaign.jobs import next_job
-from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
+from fuzz.campaign.protocol import Replay, Request, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice, tag, target_name
 from fuzz.campaign.store import Job
 from fuzz.errors import CorpusError
@@ -36,7 +36,7 @@ class WorkerSlot:
     """One worker of a campaign: its host, and what that works on. `state` is gone, starting, idle or busy.
 
     `job` is an index, -1 before there is one. `unreplayed` are entries of its request that have not been started,
-    `unnotified` its new findings, by name, that are not triaged yet.
+    `unnotified` the names of its new findings that are not triaged yet.
     """
 
     number: int
@@ -45,7 +45,7 @@ class WorkerSlot:
     request: Request | None = None
     slice: RunningSlice | None = None
     unreplayed: list[str] = field(default_factory=list)
-    unnotified: dict[str, EntrySaved] = field(default_factory=dict)
+    unnotified: list[str] = field(default_factory=list)
     began: float = 0.0
     last_event: float = 0.0
     last_event_wall: float = 0.0

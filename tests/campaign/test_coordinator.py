@@ -77,11 +77,13 @@ class SimulatedHosts(Hosts):
         return 0
 
 
-def simulate(folder: Path, hosts: SimulatedHosts, **keys: object) -> tuple[CampaignState, list[str]]:
+def simulate(
+    folder: Path, hosts: SimulatedHosts, resume: bool = False, **keys: object
+) -> tuple[CampaignState, list[str]]:
     places = {"corpus": str(folder / "corpus"), "store": f"sqlite:///{folder / 'store.sqlite'}", "folder": str(folder)}
     lines: list[str] = []
     config = parse_config({"targets": ["gelu_bw", "silu"], **places, **keys})
-    state, outcome = run_campaign(config, resume=False, say=lines.append, clock=hosts.clock, hosts=hosts)
+    state, outcome = run_campaign(config, resume=resume, say=lines.append, clock=hosts.clock, hosts=hosts)
     assert outcome == "finished"
     state.store.close()
     return state, lines
@@ -118,6 +120,28 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     found = [document["finding"] for document in documents if document["event"] == "finding"]
     assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
+
+
+def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            self.events.append((number, EntrySaved("a.yaml", False, 1, 0, "", "cpu", {"severity": None})))
+
+        def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
+            if not self.events:
+                raise SystemExit
+            return super().receive(seconds)
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    with pytest.raises(SystemExit):
+        simulate(tmp_path, Killed(ManualClock()), budget={"time": 100}, notify=["true"])
+    assert documents == []
+    for again in (1, 2):
+        simulate(tmp_path, SimulatedHosts(ManualClock()), resume=True, budget={"time": 100 * again}, notify=["true"])
+        assert [one["finding"]["id"] for one in documents if one["event"] == "finding"] == ["a"]
 
 
 def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:
