@@ -1,4 +1,4 @@
-"""Keeps what the user's command has not been told of new findings in a folder, so that a killed campaign loses none."""
+"""Keeps what the user's command is yet to receive of new findings in a folder, so that a killed campaign loses none."""
 
 from __future__ import annotations
 
