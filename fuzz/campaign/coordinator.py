@@ -213,13 +213,14 @@ class Coordinator:
         """Applies the progress and the findings of a slice."""
         match event:
             case protocol.EntrySaved():
+                name, replaced = Path(event.path).stem, Path(event.replaced).stem
+                is_sent = name in self.state.new and name not in slot.unnotified
                 if new := self.state.add_saved(running, event):
                     self.state.say(f"new finding: {event.path}")
-                name, replaced = Path(event.path).stem, Path(event.replaced).stem
                 before = [one for one in dict.fromkeys((name, replaced)) if one in slot.unnotified]
                 for one in before:
                     slot.unnotified.remove(one)
-                if new or before:
+                if (new or before) and not is_sent:
                     self._keep_notice(slot, name, event)
                 if replaced in before and replaced != name:
                     self.notices.drop(replaced)

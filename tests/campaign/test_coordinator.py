@@ -112,7 +112,9 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
         def send(self, number: int, request: Request) -> None:
             if not self.slices:
                 events = [saved("a", None), saved("b", None), saved("c", "high", "a.yaml"), FindingTriaged("c")]
-                self.events += [(number, event) for event in (*events, FindingTriaged("c"))]
+                # Another entry is merged into one that was notified of.
+                events += [FindingTriaged("c"), saved("d", None), saved("c", "high", "d.yaml")]
+                self.events += [(number, event) for event in events]
             super().send(number, request)
 
     documents: list[dict[str, Any]] = []
