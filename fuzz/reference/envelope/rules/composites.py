@@ -233,14 +233,20 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 
 
 def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
-    """The norm of each difference of a row of x and one of y."""
-    norms: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+    """The norm of each difference of a row of x and one of y; 0 without columns."""
+    differences = x.unsqueeze(-2) - y.unsqueeze(-3)
+    norms: Tensor = torch.linalg.vector_norm(differences, p, -1) if x.shape[-1] else differences.sum(-1)
     return norms
 
 
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
     """x*log(y), 0 where x is 0."""
     return torch.where((x == 0) & ~torch.isnan(y), torch.zeros_like(x * y), x * torch.log(y))
+
+
+def xlog1py(x: Tensor, y: Tensor) -> Tensor:
+    """x*log1p(y), 0 where x is 0."""
+    return torch.where((x == 0) & ~torch.isnan(y), torch.zeros_like(x * y), x * torch.log1p(y))
 
 
 def glu(x: Tensor, dim: int = -1) -> Tensor:
@@ -294,7 +300,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
     "round.decimals": round_to_decimals, "logaddexp": logaddexp, "logaddexp2": logaddexp2, "put": put,
-    "_cdist_forward": distances, "xlogy.Tensor": xlogy, "glu": glu,
+    "_cdist_forward": distances, "xlogy.Tensor": xlogy,
+    "special_xlog1py.default": xlog1py, "glu": glu,
     "glu_backward": glu_backward, "_trilinear": trilinear,
 }  # fmt: skip
 
@@ -304,7 +311,7 @@ FROM_TORCH = (
     "_native_batch_norm_legit unfold_backward linalg_cross triu_indices tril_indices _euclidean_dist dist renorm trace "
     "_scaled_dot_product_flash_attention_for_cpu upsample_bilinear2d.vec logit logit_backward "
     "new_full narrow_copy special_entr rad2deg deg2rad alias_copy t_copy squeeze_copy transpose_copy unfold_copy "
-    "unsqueeze_copy block_diag unsafe_split unsafe_split_with_sizes special_xlog1py multi_margin_loss"
+    "unsqueeze_copy block_diag unsafe_split unsafe_split_with_sizes multi_margin_loss"
 )
 
 

@@ -41,9 +41,12 @@ CORRECTLY_ROUNDED = 1.0
 
 @lru_cache(maxsize=4096)
 def _rounded_away(value: float) -> bool:
-    """Whether float32 does not hold a constant: kernels receive constants as float32, whatever they accumulate in."""
+    """Whether float32 rounds a constant: kernels receive constants as float32, whatever they accumulate in.
+
+    One beyond its range, such as float64's smallest number, stands for float32's.
+    """
     with np.errstate(over="ignore"):
-        return bool(np.isfinite(value) and float(np.float32(value)) != value)
+        return bool(np.isfinite(np.float32(value)) and float(np.float32(value)) != value)
 
 
 def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
@@ -311,11 +314,10 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     if type(args[1]) is float and args[1] in (0.5, -0.5, -1.0):
         name = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}[args[1]]
         return wrap(mode, noise.round_function_(t, base, error(name)))
-    constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
-    size = torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).clone()
-    reduces = noise.reduces
-    noise.add_error_(t, size, 1.0 + constants)
-    noise.reduces = reduces
+    if not (isinstance(args[0], int | float) and args[0] == 2):
+        constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
+        size = torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).nan_to_num(0.0, 0.0, 0.0)
+        noise.add_working_error_(t, size * (1.0 + constants))
     return wrap(mode, noise.round_function_(t, None, error("pow")))
 
 

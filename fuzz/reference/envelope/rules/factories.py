@@ -101,7 +101,7 @@ def zero_tensor(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwa
 def arange(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """arange: exact, unless its start or step is a constant that the kernel has to round."""
     t = func(*args, **kwargs)
-    if t.is_floating_point() and any(is_rounded_constant(mode, value) for value in (*args[:1], *args[2:3])):
+    if t.is_floating_point() and any(is_rounded_constant(mode, value) for value in (*args[:-1][:1], *args[2:3])):
         return rounded_ramp(mode, t)
     return t
 

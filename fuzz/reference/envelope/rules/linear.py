@@ -266,11 +266,16 @@ def reflected_terms(args: tuple[Any, ...]) -> int:
     return int(3 ** (len(args[2]) // 2))
 
 
-def max_pool_terms(args: tuple[Any, ...]) -> int:
+def max_pool_terms(dims: int) -> Any:
     """Windows of a maximum pool in which an element may be the greatest, of (g, x, window, stride, ..)."""
-    count = max(len(args[2]), len(args[3]))
-    windows, strides = (sizes * count if len(sizes) == 1 else sizes for sizes in (args[2], args[3] or args[2]))
-    return math.prod(int(-(-window // step)) for window, step in zip(windows, strides, strict=True))
+
+    def count(args: tuple[Any, ...]) -> int:
+        given = (args[2], args[3] or args[2], args[5])
+        windows, strides, dilations = (sizes * dims if len(sizes) == 1 else sizes for sizes in given)
+        places = zip(windows, strides, dilations, strict=True)
+        return math.prod(min(window, -(-((window - 1) * apart + 1) // step)) for window, step, apart in places)
+
+    return count
 
 
 def adaptive_max_pool_terms(args: tuple[Any, ...]) -> int:
@@ -291,7 +296,8 @@ LINEAR = {
     "_upsample_nearest_exact2d_backward",
     replicated_terms: "replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward",
     reflected_terms: "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward",
-    max_pool_terms: "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
+    max_pool_terms(2): "max_pool2d_with_indices_backward",
+    max_pool_terms(3): "max_pool3d_with_indices_backward",
     adaptive_max_pool_terms: "adaptive_max_pool2d_backward adaptive_max_pool3d_backward",
 }
 """Operations that are linear in one operand, by how many terms an element adds up."""

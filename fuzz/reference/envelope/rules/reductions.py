@@ -214,7 +214,8 @@ def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kw
     dim = inner_dims(args[1], args[0].dim())[0]
     t = func(args[0].stacked, dim)
     steps = t.new_tensor([rounding_steps(i + 1) for i in range(t.shape[dim])]).view(-1, *(1,) * (t.dim() - dim - 1))
-    noise.add_error_(t, 2.0 * steps + 4.0 + steps * t.abs(), 1.0)
+    noise.add_working_error_(t, steps * t.abs().nan_to_num(0.0, 0.0, 0.0))
+    noise.add_error_(t, (2.0 * steps + 4.0).expand_as(t).clone(), 1.0)
     return wrap(mode, noise.round_function_(t, None, noise.precision.error("log")))
 
 

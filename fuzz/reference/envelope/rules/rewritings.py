@@ -25,7 +25,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, wrap
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap
 from fuzz.reference.envelope.rules.composites import FORMULAS
 from fuzz.reference.envelope.rules.norms_and_losses import MEAN, binary_cross_entropy_with_logits, reduced
 
@@ -109,7 +109,7 @@ def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **de
             out = formula(*args, **kwargs)
         options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs}
         found = out if not isinstance(out, tuple) else out[0]
-        mode.noise.add_working_error_(found.stacked, size(args[0].stacked, options).expand_as(found.stacked))
+        mode.noise.add_working_error_(found.stacked, size(unwrap(args[0]), options).expand_as(found.stacked))
         return out
 
     return rule
@@ -157,7 +157,7 @@ def _hardswish(x: Tensor, options: dict[str, Any]) -> Tensor:
 
 def _logaddexp(x: Tensor, options: dict[str, Any]) -> Tensor:
     """The logarithm of a sum of 1 and less, also to the base of 2."""
-    return x.new_full((), 1 / math.log(2))
+    return torch.tensor(1 / math.log(2), dtype=torch.float64)
 
 
 def register() -> None:

@@ -64,6 +64,34 @@ def test_usual_rewritings_are_inside(name: str, ratio: Any) -> None:
     assert error(formula, kernel, ratio, *inputs, factor=1 + 2.0**-14) > 1
 
 
+@pytest.mark.parametrize("name", ["pow", "power of 2", "logcumsumexp"])
+def test_large_results_have_a_bound(name: str) -> None:
+    formula, x = {
+        "pow": (lambda x: x**1.5, 1e25), "power of 2": (lambda x: 2.0**x, 122.0),
+        "logcumsumexp": (lambda x: x.logcumsumexp(0), 1e38),
+    }[name]  # fmt: skip
+    y = evaluate(lambda x: {"y": formula(x)}, {"x": torch.full((2,), x)}, CPU, members=80)["y"]
+    assert bool((y.spread <= 1e-3 * y.value).all())
+
+
+def test_a_constant_beyond_the_range_of_float32_is_taken_as_it_is() -> None:
+    def masked(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        least = torch.finfo(torch.float64).min
+        filled = x.masked_fill(x == x, least), torch.where(x == x, least, x), torch.full_like(x, least)
+        return {f"y{number}": torch.softmax(one, -1) for number, one in enumerate(filled)}
+
+    found = evaluate(masked, {"x": torch.ones(2, 5)}, CPU, members=40)
+    assert all(
+        float(y.spread.max()) < 1e-6 and torch.equal(y.value, torch.full_like(y.value, 0.2)) for y in found.values()
+    )
+
+
+def test_an_operand_may_be_a_plain_tensor(ratio: Any) -> None:
+    for function in (torch.logaddexp, torch.logaddexp2):
+        ramp = lambda x, function=function: function(torch.arange(5.0), x)  # noqa: E731
+        assert error(ramp, lambda x, ramp=ramp: ramp(torch.from_numpy(x)).numpy(), ratio, X[:5]) <= 1
+
+
 def test_small_integer_powers_are_products(ratio: Any) -> None:
     by_logarithm = lambda x: np.copysign(np.exp2(F(3) * np.log2(np.abs(x))), x)  # noqa: E731
     assert error(lambda x: x**3, by_logarithm, ratio, 1000 * X) > 1
@@ -129,7 +157,7 @@ def test_ramps_are_rounded_at_the_size_of_their_ends(name: str, ratio: Any) -> N
 
 def test_whole_numbers_are_exact() -> None:
     inputs = {"x": torch.zeros(8)}
-    y = evaluate(lambda x: {"y": torch.where(x == 0, torch.arange(8.0), 0.5)}, inputs, CPU, members=20)["y"]
+    y = evaluate(lambda x: {"y": torch.where(x == 0, torch.arange(7.1), 0.5)}, inputs, CPU, members=20)["y"]
     assert not bool(y.spread.any())
     first = evaluate(lambda x: {"y": 1 / torch.linspace(0, 1, 8) + x}, inputs, CPU, members=20)["y"]
     assert first.value[0] == math.inf

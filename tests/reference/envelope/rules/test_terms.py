@@ -117,6 +117,7 @@ WINDOWS: dict[str, tuple[Formula, tuple[int, ...]]] = {
     "replicated": (lambda x: F.pad(x, (60, 60, 60, 60), mode="replicate"), (1, 1, 1, 1)),
     "reflected": (lambda x: F.pad(x, (4, 4, 4, 4), mode="reflect"), (1, 1, 5, 5)),
     "max pool": (lambda x: F.max_pool2d(x, 5, stride=1), (1, 1, 20, 20)),
+    "dilated max pool": (lambda x: F.max_pool2d(x, [4], [4], dilation=4), (1, 1, 1 + 4 * 12, 1 + 4 * 12)),
     "adaptive max pool": (lambda x: F.adaptive_max_pool2d(x, (40, 40)), (1, 1, 1, 1)),
 }
 
