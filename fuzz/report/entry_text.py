@@ -188,7 +188,7 @@ def provenance_lines(provenance: Provenance) -> Iterator[str]:
         if "witnesses" in seen:
             yield f"others   {seen['witnesses']}"
         if provenance.cut_off:
-            yield f"cut off  {provenance.cut_off}: the time ended; the next run, or fuzz shrink, goes on"
+            yield f"cut off  {provenance.cut_off}: no time was left for it; the next run, or fuzz shrink, goes on"
 
 
 def script_command(path: object, target: str = "") -> str:

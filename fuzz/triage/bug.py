@@ -125,6 +125,11 @@ class Bug:
         return self.waits_for == SHRINKING
 
     @property
+    def is_unshrunk(self) -> bool:
+        """Whether this run had no time to shrink it, so that nothing is known of what it needs."""
+        return self.cut_off == SHRINKING and self.triggers is None and not self.known
+
+    @property
     def counts_calls(self) -> bool:
         """Whether the number of the call in a process decides whether it shows, whatever the calls before it were."""
         return len(self.case.calls) > 1 and all(call == self.case.last for call in self.case.calls)

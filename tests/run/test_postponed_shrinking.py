@@ -23,13 +23,21 @@ from fuzz.worker.deadline import Deadline, OutOfTime
 
 
 class Shrunk(Watcher):
-    """Notes the bugs that were reported, with how they were then."""
+    """Notes the bugs that were reported, with how they were then, and those of which nothing is left to do."""
 
     def __init__(self) -> None:
         self.bugs: list[tuple[Bug, str]] = []
+        self.triaged: list[Bug] = []
+        self.merged: list[Bug] = []
 
     def on_shrunk(self, bug: Bug) -> None:
         self.bugs.append((bug, bug.cut_off))
+
+    def on_triaged(self, bug: Bug) -> None:
+        self.triaged.append(bug)
+
+    def on_merged(self, bug: Bug, index: int) -> None:
+        self.merged.append(bug)
 
 
 class InTwoSteps(NothingSmaller):
@@ -78,6 +86,7 @@ def test_a_postponed_bug_is_saved_at_once_and_shrunk_further_later(
     assert entries(tmp_path) == [(large, SHRINKING)] and handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
     tasks.pop()()
     assert entries(tmp_path) == [(small, "")] and handler.bugs == [bug] and not tasks
+    assert bug.least.diagnosis == ()
     assert handler.saver.watcher.bugs == [(bug, "")]  # type: ignore[attr-defined]
 
 
@@ -94,6 +103,7 @@ def test_a_postponed_bug_that_time_does_not_allow_to_shrink_further_is_reported_
     tasks.pop()()
     assert (bug.case, bug.cut_off, bug.least.verdict.name) == (two_cases[1], SHRINKING, "unadjudicated")
     assert handler.saver.watcher.bugs == [(bug, SHRINKING)]  # type: ignore[attr-defined]
+    assert handler.saver.watcher.triaged == [bug]  # type: ignore[attr-defined]
     assert entries(tmp_path) == [(two_cases[1], SHRINKING)]
 
 
@@ -135,10 +145,15 @@ def test_a_postponed_bug_is_merged_with_one_of_which_it_is_known_only_then_to_ha
     monkeypatch.setattr(handler.attribution, "is_better", lambda new, old: is_better)
     tasks.pop(0)()
     assert handler.bugs == [other] and entries(tmp_path) == [(small, "")] and other.hits == 2
+    watcher: Any = handler.saver.watcher
+    reported = [(other, ""), (other, "")] if is_better else [(other, "")]
+    assert watcher.bugs == reported and watcher.triaged[-1] is other and watcher.merged == [other] * (not is_better)
+    assert not other.least.diagnosis
 
 
+@pytest.mark.parametrize("blames_reference", [False, True])
 def test_what_the_smaller_case_does_not_show_any_more_is_handled_once_more(
-    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch, blames_reference: bool
 ) -> None:
     tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx", "dbias")
     handler.add_bug(bug, first_seen(bug))
@@ -146,6 +161,13 @@ def test_what_the_smaller_case_does_not_show_any_more_is_handled_once_more(
     def shrink(bug: Bug, budget: Budget) -> None:
         bug.least = replace(bug.least, case=two_cases[0], finding=wrong_value("dx"))
 
+    def explain(bug: Bug) -> None:
+        blamed = replace(bug.finding, symptom="reference") if blames_reference else bug.finding
+        bug.least = replace(bug.least, finding=blamed)
+
+    monkeypatch.setattr(handler.triage, "explain", explain)
+    if blames_reference:
+        bug.least = replace(bug.least, finding=replace(bug.finding, symptom="reference"))
     handled: list[Any] = []
     monkeypatch.setattr(handler.triage, "shrink", shrink)
     monkeypatch.setattr(handler.shrinker, "handle", lambda *what: handled.append(what))
@@ -170,13 +192,23 @@ def test_what_a_postponed_bug_may_explain_is_handled_once_it_is_shrunk(
     assert handler.handle(index, two_cases[1], left[-1:], ()) == () and bug.hits == 2
 
 
+@pytest.mark.parametrize("is_task_first", [False, True])
 def test_after_the_deadline_nothing_waits_for_a_postponed_bug(
-    handler: FindingHandler, two_cases: tuple[Case, Case]
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch, is_task_first: bool
 ) -> None:
-    tasks_of(handler)
-    bug = make_bug(two_cases[1], "dx")
+    """What it may explain is a hit: nobody will know more."""
+
+    def out_of_time(bug: Bug) -> None:
+        raise OutOfTime
+
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
     handler.add_bug(bug, first_seen(bug))
     handler.deadline.end_now()
+    handler.triage.worker.deadline = handler.deadline
+    for step in ("explain", "find_triggers"):
+        monkeypatch.setattr(handler.triage, step, out_of_time)
+    if is_task_first:
+        tasks.pop()()
     assert handler.handle(bug.origin.index + 1, two_cases[1], [wrong_value("dx")], ()) == () and bug.hits == 2
 
 

@@ -111,7 +111,7 @@ class BugSaver:
 
     def mention_others(self, bug: Bug) -> None:
         """Says of which known bugs it is not clear that they are others."""
-        unclear = [other for other in self.bugs if bug.may_share_cause(other)]
+        unclear = [other for other in self.bugs if other is not bug and bug.may_share_cause(other)]
         said = tuple(f"possibly the same cause as {Path(other.path).name}" for other in unclear)
         bug.least = replace(bug.least, diagnosis=tuple(dict.fromkeys((*bug.least.diagnosis, *said))))
 
@@ -144,17 +144,18 @@ class BugSaver:
             bug.path = str(replace_entry(before, entry, bug))
         self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
 
-    def merge_saved(self, bug: Bug, same: Bug) -> None:
-        """Merges a bug that this run has saved into another one with its cause, and removes its entry."""
-        with self.locked(bug):
-            replaces = self.replaces(bug, same)
-            self.attribution.merge(same, bug, replaces)
-            self.bugs[:] = [other for other in self.bugs if other is not bug]
-            if replaces:
-                self.save(same)
-            if bug.path != same.path:
-                Path(bug.path).unlink(missing_ok=True)
-        self.watcher.on_saved(same, bug.path if bug.path != same.path else "")
+    def merge_saved(self, bug: Bug, same: Bug) -> bool:
+        """Merges a bug that this run has saved into another one with its cause; whether that one takes its example."""
+        replaces = self.replaces(bug, same)
+        self.attribution.merge(same, bug, replaces)
+        self.bugs[:] = [other for other in self.bugs if other is not bug]
+        return replaces
+
+    def remove_merged(self, bug: Bug, same: Bug) -> None:
+        """Removes the entry of a bug that was merged into another one."""
+        if bug.path != same.path:
+            Path(bug.path).unlink(missing_ok=True)
+            self.watcher.on_saved(same, bug.path)
 
     def find_finished(self, again: Bug, resumed: Bug) -> Bug | None:
         """The finished bug with the cause of one that is shrunk now: two runs at once may each have saved it."""

@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding
+from fuzz.model.finding import Finding, Subject
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_postprocessor import BugPostprocessor
 from fuzz.run.findings.bug_saver import BugSaver
@@ -85,33 +85,36 @@ class BugShrinker:
         """
         if not any(other is bug for other in self.saver.bugs):
             return
-        start, before = time.monotonic(), bug.least
+        start, before, sought = time.monotonic(), bug.least, bug.sought
+        not_shown = frozenset[Subject]()
         try:
             if self.budgets.is_for_shrinking:
                 self.shrink(bug)
+                if bug.case.key != before.case.key:
+                    # As the oracle says it: what is certified may blame the reference.
+                    not_shown = sought.subjects - bug.finding.subjects
                 self.explain(bug)
             else:
                 bug.waits_for, bug.cut_off = "", SHRINKING
         except OutOfTime:
             bug.least, bug.waits_for, bug.cut_off = before, "", SHRINKING
             self.saver.watcher.on_shrunk(bug)
+            self.postprocessor.start(bug)
             return
         if bug.is_undecided:
-            bug.least = before
-        not_shown = before.finding.subjects - bug.finding.subjects
+            bug.least, not_shown = before, frozenset()
         bug.leave_out(not_shown)
         bug.triggers = None
         self._save_further(bug)
         self.budgets.spent += time.monotonic() - start
-        if lost := before.finding.restricted_to(not_shown):
+        if lost := sought.restricted_to(not_shown):
             self._handle_later(bug.origin.index, before.case, [lost])
 
     def _save_further(self, bug: Bug) -> None:
         """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause."""
         same = self.saver.find_same_cause(bug, self.others_to_compare(bug))
         if same is not None:
-            self.saver.merge_saved(bug, same)
-            self.saver.watcher.on_merged(same, bug.origin.index)
+            self._merge(bug, same)
             return
         self.saver.mention_others(bug)
         self.postprocessor.plan(bug)
@@ -121,6 +124,20 @@ class BugShrinker:
         else:
             self.report(bug)
             self.postprocessor.start(bug)
+
+    def _merge(self, bug: Bug, same: Bug) -> None:
+        with self.saver.locked(bug):
+            replaces = self.saver.merge_saved(bug, same)
+            starts = (replaces or same.grade is None) and self.postprocessor.plan(same)
+            if replaces:
+                self.saver.save(same)
+            self.saver.remove_merged(bug, same)
+        if not replaces:
+            self.saver.watcher.on_merged(same, bug.origin.index)
+        elif not same.is_postponed:
+            self.report(same)
+        if starts:
+            self.postprocessor.start(same)
 
     def _handle_later(self, index: int, case: Case, findings: Sequence[Finding]) -> None:
         """Handles findings after what waits already, until nothing is left of them."""

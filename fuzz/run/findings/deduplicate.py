@@ -100,7 +100,7 @@ class Attribution:
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
-        if bug.is_postponed:
+        if bug.is_postponed or bug.is_unshrunk and self.triage.worker.deadline.has_passed:
             return part.subjects if part else frozenset()
         if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
             part = finding

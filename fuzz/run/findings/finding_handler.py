@@ -248,7 +248,7 @@ class FindingHandler:
                 self.saver.save(saved)
         if saved is bug and bug.is_postponed:
             self.shrinker.defer(bug)
-        elif saved is not None:
+        elif saved is not None and not saved.is_postponed:
             self.shrinker.report(saved)
         elif same is not None:
             self.watcher.on_merged(same, seen.index)
