@@ -279,7 +279,7 @@ def worst_elements(
     indices = [tuple(int(i) for i in np.unravel_index(place, tuple(output.shape))) for place in places.tolist()]
     spelled = [(name, index, int(word), output.dtype) for index, word in zip(indices, read_words(got), strict=True)]
     if not output.is_floating_point():
-        return [spell_word(*one, str(due)) for one, due in zip(spelled, want.tolist(), strict=True)]
+        return [spell_word(*one, str(int(due))) for one, due in zip(spelled, want.tolist(), strict=True)]
     error = (got.double().to(want.device) - want).abs()
     ulps = error / (2 * half_ulp(want.abs(), named_dtype(DTYPE_NAMES[output.dtype])))
     numbers = zip(want.tolist(), compared.bound.reshape(-1)[places].tolist(), ulps.tolist(), strict=True)

@@ -186,6 +186,13 @@ def test_a_compressed_file_is_not_unpacked_beyond_the_limit(tmp_path: Path, monk
         read_input(tmp_path / "a.npz", TARGET)
 
 
+ABOVE = """
+from fuzz import size, target, tensor
+
+@target(x=tensor(size("N", 1, 64)), dtypes=("float32",), reference=lambda x: {"y": x > 0})
+def above(x):
+    return {"y": x >= 0}
+"""
 DOUBLE = """
 import torch
 from fuzz import size, target, tensor
@@ -216,6 +223,14 @@ def test_an_input_too_large_for_an_entry_is_refused_before_it_runs(
     monkeypatch.setattr(codec, "LARGEST_CASE", 21)
     with pytest.raises(UsageError, match="an input of double takes 22 bytes as text, more than the 21 that"):
         loaded.check(x=torch.tensor([1.0, 3.25]))
+
+
+def test_a_wrong_truth_value_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "fuzz_above.py").write_text(ABOVE)
+    loaded: Any = load(str(tmp_path / "fuzz_above.py"))
+    loaded.check(x=torch.tensor([-1.0, 2.0]))
+    with pytest.raises(AssertionError, match=r"y\[0\] is 1, should be 0"):
+        loaded.check(x=torch.tensor([0.0, 2.0]))
 
 
 def test_check_examines_a_given_input(tmp_path: Path) -> None:

@@ -177,10 +177,10 @@ def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: Elemen
 
 def largest_error(output: torch.Tensor, expected: Expected) -> float:
     """The largest error of an output's finite elements over the largest magnitude that is due; at most 1e300."""
-    value = expected.value
+    value = expected.value.double()
     out = output.to(value.device).double()
     finite = torch.isfinite(out) & torch.isfinite(value)
-    error, scale = (float(torch.where(finite, one, 0.0).abs().max()) for one in (out - value, value.double()))
+    error, scale = (float(torch.where(finite, one, 0.0).abs().max()) for one in (out - value, value))
     return min(error / scale, 1e300) if scale else 1e300 * (error > 0)
 
 

@@ -122,3 +122,9 @@ def test_a_loop_rules_out_that_a_reference_is_suspect() -> None:
     precise, coarse = Expected(value, value.abs() * 2.0**-24, None), Expected(value, value.abs(), value.abs())
     assert not compare_elements(value.float(), precise, make_precision("libm")).may_be_suspect
     assert compare_elements(value.float(), coarse, make_precision("libm")).may_be_suspect
+
+
+def test_the_error_of_a_truth_value_is_one_of_a_number() -> None:
+    expected = Expected(torch.tensor([True, True, False]), torch.zeros(3, dtype=torch.float64), None)
+    assert elements.largest_error(torch.tensor([True, False, False]), expected) == 1.0
+    assert elements.largest_error(torch.tensor([True, True, False]), expected) == 0.0

@@ -98,7 +98,8 @@ def cast(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
     if dtype.is_floating_point or dtype.is_complex:
         raise Unadjudicated(f"{func}: the reference casts to {dtype}")
     if dtype is torch.bool:
-        return args[0] != 0
+        with mode:
+            return args[0] != 0
     arithmetic = mode.arithmetic
     numbers = mode.array(args[0]).reshape(-1).tolist()
     integers = [arithmetic.to_integer(x) if arithmetic.is_finite(x) else 0 for x in numbers]

@@ -210,3 +210,9 @@ def test_the_nearest_pixels_are_torchs(mode: str) -> None:
 def test_windows_are_moved_exactly() -> None:
     x = torch.arange(1.0, 17.0).view(1, 1, 4, 4)
     assert torch.equal(doubles(exactly(lambda x: F.unfold(x, 2, padding=1), {"x": x})), F.unfold(x, 2, padding=1))
+
+
+def test_a_cast_to_bool_is_a_comparison_with_0() -> None:
+    x = torch.tensor([0.0, 1.0, -2.0, 1e-300, float("nan")])
+    found = evaluate_exact(lambda x: {"y": x.bool(), "z": torch.where((2 * x).to(torch.bool), 1.0, x)}, {"x": x}).values
+    assert doubles(found["y"]).tolist() == [0, 1, 1, 1, 1] and doubles(found["z"]).tolist() == [0, 1, 1, 1, 1]
