@@ -185,6 +185,7 @@ class MemberNoise:
         Some members go up and others down, other ones each time, so that a tie within the bound is met by one of them,
         and two ties in all four ways. Where all are the same nothing changes: the rounding rule holds there. Nor
         where they lie 1 or more apart: they have met ties before, and may be places that must stay inside of a tensor.
+        What only underflow moves does not change its sign.
         """
         steps = self.step_rows
         if not t.is_floating_point() or not steps:
@@ -199,6 +200,7 @@ class MemberNoise:
         spread = (some - first).abs().amax(members, True).nan_to_num(0.0, 0.0, 0.0)
         sides = torch.tensor([1.0 if up else -1.0 for up in ups], device=t.device, dtype=t.dtype)
         moved = first + SAFETY * spread * sides.view(-1, *(1,) * (t.dim() - 1))
+        moved = torch.where((spread <= 4 * self.precision.eta) & (moved * first < 0), 0.0, moved)
         stack.index_copy_(members, places, torch.where(torch.isfinite(some) & (spread < 1), moved, some))
         return wide
 

@@ -41,7 +41,7 @@ class Precision:
     @property
     def smallest_normal(self) -> float:
         """Smallest normal number: the exponents of the IEEE formats reach as far down as up, but for 2."""
-        return 4 / math.ldexp(1.0, math.frexp(self.largest)[1])
+        return math.ldexp(4.0, -math.frexp(self.largest)[1])
 
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""

@@ -140,3 +140,16 @@ def test_a_closed_gate_ends_what_products_before_it_may_lose(ratio: Any) -> None
     assert not expected.spread[6:8].any()
     assert ratio(torch.from_numpy(scan(gate, add, first)), expected) <= 1
     assert float(expected.spread[8].max()) <= 2.0**-149
+
+
+def test_a_recurrence_in_float64() -> None:
+    x = torch.linspace(-1, 1, 9, dtype=torch.float64)
+
+    def average(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        h = torch.zeros((), dtype=torch.float64)
+        for value in x:
+            h = 0.9 * h + 0.1 * value
+        return {"h": h}
+
+    h = evaluate(average, {"x": x}, make_precision("libm", "float64"), members=20)["h"]
+    assert float((average(x)["h"] - h.value).abs()) <= float(4 * h.spread) < 1e-14

@@ -71,3 +71,22 @@ def test_members_meet_what_lies_between_where_exponents_are_uncertain(offset: fl
     expected = evaluate(reference, {"x": stacked}, CPU, members=20, check_range=True, replicas=replicas)["slope"]
     bound = 4 * expected.spread + expected.value
     assert bool(((bound > 0.1875) == bool(offset)).all())
+
+
+@pytest.mark.parametrize("bins", [2, 3])
+def test_what_underflows_keeps_its_sign(bins: int) -> None:
+    """The least subnormal number times a number of bins is in the first one."""
+
+    def reference(x: Tensor) -> dict[str, Tensor]:
+        places = (x.clamp(0, 1) * bins).floor().clamp(max=bins - 1).long()
+        return {"y": torch.bincount(places, minlength=bins)}
+
+    for precision in (CPU, make_precision("libdevice")):
+        y = evaluate(reference, {"x": torch.tensor([2.0**-149, 0.0, 0.5])}, precision, members=40)["y"]
+        assert float(y.value.sum()) == 3 and float(y.value[0]) >= 2
+
+
+def test_a_small_difference_may_have_either_sign() -> None:
+    inputs = {"x": torch.tensor([1.0 + 2.0**-23]), "y": torch.tensor([1.0])}
+    expected = evaluate(lambda x, y: {"y": (x * 3.3 - y * 3.3).floor()}, inputs, CPU, members=40)["y"]
+    assert float(expected.value - expected.spread) <= -1
