@@ -26,7 +26,7 @@ from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import MOST_DISAGREEING, Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
-from fuzz.worker.worker import WorkerCrash, report_of_crash
+from fuzz.worker.worker import WorkerCrash
 
 GRADING = "grading"
 """The step of triage in which a bug gets its severity."""
@@ -156,7 +156,7 @@ class Grader:
             if not isinstance(answer, WorkerCrash):
                 yield from answer
             elif len(some) == 1:
-                yield report_of_crash(answer, plan.replica(some[0]), self.triage.worker)
+                yield self.triage.report_of(answer, plan.replica(some[0]))
             else:
                 yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
             fitting = REQUEST_SECONDS * len(some) / max(time.monotonic() - start, 1e-9)

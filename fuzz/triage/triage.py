@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from fuzz.errors import ReferenceFailedError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.layout import CONTIGUOUS
@@ -69,11 +70,22 @@ class Triage:
         for tries in itertools.count(1):
             if clean:
                 self._replace_worker()
-            answer = self.worker.call(Examine(case, sampled, everything))
-            report = report_of_crash(answer, case, self.worker) if isinstance(answer, WorkerCrash) else answer
+            report = self.report_of(self.worker.call(Examine(case, sampled, everything)), case)
             if not (report.not_run and self.backoff.wait(tries, self.worker.deadline)):
                 break
         return report
+
+    def report_of(self, answer: Report | WorkerCrash, case: Case) -> Report:
+        """The report on a case that a worker was to examine; where its reference fails, that no oracle has.
+
+        Steps of triage reach sizes that the declaration allows and the reference refuses. They say nothing of the bug.
+        """
+        if not isinstance(answer, WorkerCrash):
+            return answer
+        try:
+            return report_of_crash(answer, case, self.worker)
+        except ReferenceFailedError as error:
+            return Report(str(error), False, (), ())
 
     def _replace_worker(self) -> None:
         """Takes a new process as the worker, and starts the next one while this one works."""

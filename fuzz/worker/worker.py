@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
 from typing import Any, Protocol
 
-from fuzz.errors import InternalError, TargetError, UsageError
+from fuzz.errors import InternalError, ReferenceFailedError, TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Died, Outcome, describe
 from fuzz.worker.activity import STARTING, Activity
@@ -184,7 +184,8 @@ class Worker:
     def receive(self, seconds: float) -> tuple[Any, Any] | None:
         """(request, response or WorkerCrash) of the oldest pending request, None where it has not come by then.
 
-        Raises UsageError or InternalError where the worker's own code raised it.
+        Raises UsageError or InternalError where the worker's own code raised it, and ReferenceFailedError where the
+        target's reference does by itself.
         """
         self.deadline.check()
         child = self._child
@@ -206,6 +207,8 @@ class Worker:
                 child.kill(None, REFERENCE_FAILED)
                 return self._replace(child)
             self.stop()
+            if message.of_reference:
+                raise ReferenceFailedError(message.text)
             raise UsageError(message.text) if message.usage else InternalError(message.text)
         if isinstance(message, HandlerResponse) and message.number in self.pending:
             return self._complete(message)

@@ -186,6 +186,18 @@ def test_a_compressed_file_is_not_unpacked_beyond_the_limit(tmp_path: Path, monk
         read_input(tmp_path / "a.npz", TARGET)
 
 
+ROWS = """
+from fuzz import size, target, tensor
+
+def double(x):
+    if 4 <= len(x) < 7:
+        raise ValueError("expected more than 6 rows, or fewer than 4")
+    return {"y": 2 * x}
+
+@target(x=tensor(size("N", 1, 64)), dtypes=("float32",), reference=double)
+def rows(x):
+    return {"y": 2 * x + (len(x) >= 4)}
+"""
 ABOVE = """
 from fuzz import size, target, tensor
 
@@ -231,6 +243,13 @@ def test_a_wrong_truth_value_is_a_finding(tmp_path: Path) -> None:
     loaded.check(x=torch.tensor([-1.0, 2.0]))
     with pytest.raises(AssertionError, match=r"y\[0\] is 1, should be 0"):
         loaded.check(x=torch.tensor([0.0, 2.0]))
+
+
+def test_a_case_does_not_shrink_to_where_its_reference_fails(tmp_path: Path) -> None:
+    (tmp_path / "fuzz_rows.py").write_text(ROWS)
+    loaded: Any = load(str(tmp_path / "fuzz_rows.py"))
+    with pytest.raises(AssertionError, match=r"rows   accuracy/value: y: 7 of 7 elements wrong(.|\n)*N=7"):
+        loaded.check(x=torch.arange(9.0))
 
 
 def test_check_examines_a_given_input(tmp_path: Path) -> None:
