@@ -94,7 +94,7 @@ def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
 @handles_plain
 def zero_tensor(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """_efficientzerotensor, the gradient of a sign: as zeros, since operations dispatch by its kind otherwise."""
-    return mode.lift(torch.zeros(args[0], dtype=kwargs.get("dtype")))
+    return mode.lift(torch.zeros(args[0], dtype=kwargs.get("dtype"), device=kwargs.get("device")))
 
 
 @handles_plain

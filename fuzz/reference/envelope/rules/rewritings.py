@@ -109,7 +109,8 @@ def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **de
             out = formula(*args, **kwargs)
         options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs}
         found = out if not isinstance(out, tuple) else out[0]
-        mode.noise.add_working_error_(found.stacked, size(unwrap(args[0]), options).expand_as(found.stacked))
+        off = size(unwrap(args[0]), options).to(found.stacked.device)
+        mode.noise.add_working_error_(found.stacked, off.expand_as(found.stacked))
         return out
 
     return rule
