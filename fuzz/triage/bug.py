@@ -124,6 +124,10 @@ class Bug:
         """Whether it is to be shrunk further in this run."""
         return self.waits_for == SHRINKING
 
+    def is_postponed_with(self, finding: Finding) -> bool:
+        """Whether it may explain a finding, of which more will be known once it is shrunk."""
+        return self.is_postponed and bool(self.subjects & finding.subjects)
+
     @property
     def is_unshrunk(self) -> bool:
         """Whether this run had no time to shrink it, so that nothing is known of what it needs."""

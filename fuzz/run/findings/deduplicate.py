@@ -204,7 +204,7 @@ class Attribution:
 
     def is_near_postponed(self, finding: Finding) -> bool:
         """Whether more will be known about what explains a finding, once a bug with its subjects is shrunk."""
-        return any(bug.is_postponed and bug.subjects & finding.subjects for bug in self.bugs)
+        return any(bug.is_postponed_with(finding) for bug in self.bugs)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

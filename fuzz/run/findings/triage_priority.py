@@ -75,7 +75,7 @@ class TriagePriority:
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not (self._count(*one) or self._current & one[1].subjects) for one in findings)
+        is_new = any(not (self._count(self._sign(*one), one[1]) or self._current & one[1].subjects) for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
@@ -98,21 +98,18 @@ class TriagePriority:
         return chosen
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
-        often = min(
-            (
-                (self._count(suspect, finding), *(self.counts[one] for one in self._signs(suspect, finding)[1:]))
-                for finding in suspect.findings
-            ),
-            default=(0, 0, 0),
-        )
-        first, *others = often
+        first, *others = min((self._often(suspect, finding) for finding in suspect.findings), default=(0, 0, 0))
         of_class = INPUT_CLASSES.index(self._class_of(suspect))
         return (max(first, suspect.is_rest), *others, of_class, suspect.index)
 
-    def _count(self, suspect: Suspect, finding: Finding) -> int:
-        """How often what is like a finding was triaged, or is at present."""
-        waits = any(bug.is_postponed and bug.subjects & finding.subjects for bug in tuple(self.bugs))
-        return max(self.counts[self._sign(suspect, finding)], waits)
+    def _often(self, suspect: Suspect, finding: Finding) -> tuple[int, ...]:
+        """How often what has each sign of a finding was triaged."""
+        first, *others = self._signs(suspect, finding)
+        return (self._count(first, finding), *(self.counts[sign] for sign in others))
+
+    def _count(self, sign: Sign, finding: Finding) -> int:
+        """How often what has a finding's sign was triaged; what a postponed bug may explain counts as that."""
+        return max(self.counts[sign], any(bug.is_postponed_with(finding) for bug in tuple(self.bugs)))
 
     def _shows_usually(self, suspect: Suspect) -> bool:
         key = suspect.index, suspect.is_rest
