@@ -6,6 +6,7 @@ early is a sample of each set.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -27,16 +28,18 @@ MOST_RUNS = 1_000_000
 MOST_EMPTY = 2
 """Runs one after the other without a judged case, after which a target is left out: that all were refused may be
 chance."""
+MOST_ASKED = 50.0
+"""How many cases are asked for each that is missing, at most, where most of a target's cases were not judged."""
 MOST_LOST = 8
 """Times that a target had no chance to run, after which it is left out."""
 
 
 @dataclass
 class Share:
-    """What a target has had so far, and its place in the drawn order of its set, its turn. Of its last runs `waits`
-    counts those that left disagreements which nobody confirmed and found nothing, and `empty` those that had no case;
-    `lost` counts how often it had no chance to run. It is `alone` on the GPU where a fault of its kernel, which would
-    take a shared one from all others, is known or may have been.
+    """What a target has had so far, and its place in the drawn order of its set, its turn: judged `cases`, of those
+    that it has `tried`. Of its last runs `waits` counts those that left disagreements which nobody confirmed and found
+    nothing, and `empty` those that had no case; `lost` counts how often it had no chance to run. It is `alone` on the
+    GPU where a fault of its kernel, which would take a shared one from all others, is known or may have been.
     """
 
     set: str
@@ -44,6 +47,7 @@ class Share:
     turn: int = 0
     runs: int = 0
     cases: int = 0
+    tried: int = 0
     waits: int = 0
     empty: int = 0
     lost: int = 0
@@ -54,6 +58,7 @@ class Share:
         """Counts a run as it was kept."""
         self.runs += 1
         self.cases += judged(run)
+        self.tried += run.get("cases", 0)
         self.empty = 0 if judged(run) else self.empty + 1
         unknown = run.get("cut_off", {}).get("disagreements") and not run.get("findings")
         self.waits = self.waits + 1 if unknown else 0
@@ -62,6 +67,11 @@ class Share:
     @property
     def is_urgent(self) -> bool:
         return 0 < self.waits <= MOST_LONGER
+
+    @property
+    def tried_for_one(self) -> float:
+        """How many cases were tried for each that was judged."""
+        return min(max(self.tried / max(self.cases, 1), 1.0), MOST_ASKED)
 
 
 class Shares:
@@ -116,7 +126,8 @@ class Shares:
         longer = LONGER if share.is_urgent or share.empty else 1.0
         seconds = min(self.seconds * longer, self.seconds_left())
         missing = self.cases if share.is_urgent else self.cases - share.cases
-        asked = {"target": share.target, "seed": self.order * MOST_RUNS + share.runs, "cases": missing}
+        cases = math.ceil(missing * share.tried_for_one)
+        asked = {"target": share.target, "seed": self.order * MOST_RUNS + share.runs, "cases": cases}
         return asked | {"seconds": max(round(seconds, 1), 1.0), "corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:

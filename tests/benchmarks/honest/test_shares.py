@@ -2,7 +2,7 @@
 
 import math
 
-from benchmarks.honest.shares import MOST_EMPTY, MOST_LONGER, MOST_LOST, Shares
+from benchmarks.honest.shares import MOST_ASKED, MOST_EMPTY, MOST_LONGER, MOST_LOST, Shares
 
 
 def shares_of(*targets, runs=(), cases=100, seconds=10.0, end=math.inf):
@@ -29,6 +29,16 @@ def test_every_target_has_a_run_before_one_has_two():
 def test_refused_cases_do_not_count():
     share = shares_of("a", runs=[run("a", cases=100) | {"rejected": 60, "not_run": 10}]).take()
     assert share.cases == 30
+
+
+def test_more_cases_are_asked_for_where_a_target_refuses_most():
+    def asked(run):
+        shares = shares_of("a", runs=[run], cases=100)
+        return shares.request(shares.take())["cases"]
+
+    assert asked(run("a", cases=60)) == 40
+    assert asked(run("a", cases=60) | {"rejected": 40}) == 80 * 3
+    assert asked(run("a", cases=600) | {"rejected": 600}) == 100 * MOST_ASKED
 
 
 def test_replicas_that_no_oracle_examined_do_not_count():
