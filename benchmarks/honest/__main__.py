@@ -3,9 +3,10 @@
 python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes N] [--backend NAME] [--jobs N]
                             [--engine NAME] [--replicas N] [--order N] [--write FILE]
 
-Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
-runs first, and first of all those whose last run had no time to confirm what disagreed. The order of the others is
-drawn. Jobs divide the processors, and share a GPU at once where NVIDIA's Multi-Process Service is installed.
+Every run is kept in .honest, and how many cases it judged in docs/honest-cases.csv, which holds those of other
+machines too. A target that lacks cases is fuzzed again with another seed: those with the fewest runs first, and first
+of all those whose last run had no time to confirm what disagreed. The order of the others is drawn. Jobs divide the
+processors, and share a GPU at once where NVIDIA's Multi-Process Service is installed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from benchmarks.honest import ledger
 from benchmarks.honest.shared_gpu import SharedGpu, shared_gpu, without_service
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.store import ROOT, SETS, STORE, environment, graded_runs, keep_run, kept_runs
@@ -167,17 +169,20 @@ def main() -> None:
     if {"torch", "flag_gems"} & set(sets):
         declare_operations(asked.jobs)
     shares = Shares(asked.cases, asked.seconds, end, asked.order)
+    machine, lines = ledger.machine(), ledger.read(ledger.LEDGER)
     for name in sets:
-        shares.add(name, targets_of(name), kept_runs(asked.backend, name))
+        elsewhere = ledger.elsewhere(lines, machine, asked.backend, name)
+        shares.add(name, targets_of(name), kept_runs(asked.backend, name), elsewhere)
     is_shared = asked.backend == "cuda" and asked.jobs > 1
     with shared_gpu() if is_shared else nullcontext() as gpu, ThreadPoolExecutor(asked.jobs) as pool:
         jobs = [(shares, asked, gpu, share_of(job, asked.jobs)) for job in range(asked.jobs)]
         for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()
     if asked.write:
-        write(
-            asked.write, {(backend, name): graded_runs(backend, name) for backend in ("cpu", "cuda") for name in SETS}
-        )
+        runs = {(backend, name): graded_runs(backend, name) for backend in ("cpu", "cuda") for name in SETS}
+        lines = ledger.joined(lines, machine, runs)
+        ledger.write(ledger.LEDGER, lines)
+        write(asked.write, runs, lines)
 
 
 if __name__ == "__main__":

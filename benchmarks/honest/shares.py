@@ -30,6 +30,7 @@ MOST_EMPTY = 2
 chance."""
 MOST_ASKED = 50.0
 """How many cases are asked for each that is missing, at most, where most of a target's cases were not judged."""
+EMPTY: Mapping[str, int] = {}
 MOST_LOST = 8
 """Times that a target had no chance to run, after which it is left out."""
 
@@ -37,14 +38,16 @@ MOST_LOST = 8
 @dataclass
 class Share:
     """What a target has had so far, and its place in the drawn order of its set, its turn: judged `cases`, of those
-    that it has `tried`. Of its last runs `waits` counts those that left disagreements which nobody confirmed and found
-    nothing, and `empty` those that had no case; `lost` counts how often it had no chance to run. It is `alone` on the
-    GPU where a fault of its kernel, which would take a shared one from all others, is known or may have been.
+    that it has `tried`; `elsewhere` counts those that other machines judged. Of its last runs `waits` counts those that
+    left disagreements which nobody confirmed and found nothing, and `empty` those that had no case; `lost` counts how
+    often it had no chance to run. It is `alone` on the GPU where a fault of its kernel, which would take a shared one
+    from all others, is known or may have been.
     """
 
     set: str
     target: str
     turn: int = 0
+    elsewhere: int = 0
     runs: int = 0
     cases: int = 0
     tried: int = 0
@@ -86,10 +89,12 @@ class Shares:
         self._shares: list[Share] = []
         self._lock = threading.Lock()
 
-    def add(self, name: str, targets: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> None:
-        """Adds the targets of a set, with the runs that each has had."""
+    def add(
+        self, name: str, targets: Sequence[str], runs: Sequence[Mapping[str, Any]], elsewhere: Mapping[str, int] = EMPTY
+    ) -> None:
+        """Adds the targets of a set, with the runs that each has had, and cases of each that are judged `elsewhere`."""
         drawn = Random(f"{self.order} {name}").sample(targets, len(targets))
-        added = {target: Share(name, target, turn) for turn, target in enumerate(drawn)}
+        added = {target: Share(name, target, turn, elsewhere.get(target, 0)) for turn, target in enumerate(drawn)}
         for run in runs:
             if run["target"] in added:
                 added[run["target"]].add(run)
@@ -125,11 +130,14 @@ class Shares:
         since targets of two sets may have one name."""
         longer = LONGER if share.is_urgent or share.empty else 1.0
         seconds = min(self.seconds * longer, self.seconds_left())
-        missing = self.cases if share.is_urgent else self.cases - share.cases
+        missing = self.cases if share.is_urgent else self._missing(share)
         cases = math.ceil(missing * share.tried_for_one)
         asked = {"target": share.target, "seed": self.order * MOST_RUNS + share.runs, "cases": cases}
         return asked | {"seconds": max(round(seconds, 1), 1.0), "corpus": share.set}
 
     def _lacks(self, share: Share) -> bool:
         is_hopeless = share.empty >= MOST_EMPTY or share.lost >= MOST_LOST
-        return not is_hopeless and (share.cases < self.cases or share.is_urgent)
+        return not is_hopeless and (self._missing(share) > 0 or share.is_urgent)
+
+    def _missing(self, share: Share) -> int:
+        return self.cases - share.elsewhere - share.cases

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.document import replace_between_marks
+from benchmarks.honest import ledger
 from benchmarks.honest.store import judged
 
 NAME = "honest: written by make honest"
@@ -19,9 +20,11 @@ Run = dict[str, Any]
 Runs = Mapping[tuple[str, str], list[Run]]
 
 
-def write(path: Path, runs: Runs) -> None:
-    """Puts the sets between the marks of a document, and findings between those of the one beside it, *-findings."""
-    replace_between_marks(path, NAME, page(runs))
+def write(path: Path, runs: Runs, lines: Sequence[ledger.Line] = ()) -> None:
+    """Puts the sets between the marks of a document, and findings between those of the one beside it, *-findings.
+    `lines` are what all machines have run.
+    """
+    replace_between_marks(path, NAME, "\n\n".join(filter(None, [page(runs), ledger.table(lines)])))
     replace_between_marks(path.with_name(f"{path.stem}-findings{path.suffix}"), NAME, findings(runs))
 
 
