@@ -48,8 +48,8 @@ VERDICT_SECONDS = 15.0
 """Seconds that the exact value of a typical case may take."""
 FEW_PLANS = 6
 """Plans of each class of inputs, at most, before a finding of extreme inputs is low for now."""
-ENOUGH_CASES = 1000
-"""Cases of usual inputs that show nothing of a finding, after which what shows in one of 200 has shown with 99 %."""
+ENOUGH_CASES = 400
+"""Cases of usual inputs that show nothing of a finding, after which what shows in one of 87 has shown with 99 %."""
 UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126

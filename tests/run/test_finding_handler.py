@@ -539,7 +539,7 @@ def test_the_interpreter_speaks_against_the_cpu_backend_alone(
     ("usual_cases", "shown_by_usual", "verdict", "expected"),
     [
         (2000, False, "kernel", ("low", "for now: none of 2,000 other inputs of the run showed it")),
-        (900, False, "kernel", None),
+        (399, False, "kernel", None),
         (2000, True, "kernel", None),
         (0, True, "reference", ("low", "the reference is wrong, and the kernel right")),
     ],
