@@ -29,6 +29,9 @@ LOADING = threading.RLock()
 class CPUKernel(CompiledKernel):  # type: ignore[misc]
     """A kernel for the CPU. Its texts are read when somebody asks for them: a launch needs none."""
 
+    def __del__(self) -> None:
+        """Nothing is unloaded: Triton asks the driver for it that is active by then, which may be that of a GPU."""
+
     @cached_property
     def asm(self) -> Texts:
         """The texts of the kernel by the endings of their files, and those of a GPU."""
@@ -39,6 +42,8 @@ class CPUKernel(CompiledKernel):  # type: ignore[misc]
 
 def read(kernel: CompiledKernel, src: Any, metadata_group: Mapping[str, str], hash: str) -> None:
     """What Triton's own `__init__` does, but for the texts, and with one class for the metadata of all kernels."""
+    # Triton's `__del__` asks for them, of a kernel whose files are missing as well.
+    kernel.module = kernel.function = kernel._run = kernel._module_pid = None
     files = by_ending(metadata_group)
     with open(files["json"], "rb") as file:
         metadata = json.loads(file.read())
@@ -52,7 +57,6 @@ def read(kernel: CompiledKernel, src: Any, metadata_group: Mapping[str, str], ha
     kernel.src, kernel.hash, kernel.name = src, hash, kernel.metadata.name
     kernel.metadata_group = metadata_group
     kernel.kernel = KernelText(kernel.metadata.c_digest, kernel.metadata.c_characters, files["c"])
-    kernel.module = kernel.function = kernel._run = kernel._module_pid = None
 
 
 def by_ending(metadata_group: Mapping[str, str]) -> dict[str, str]:
@@ -79,6 +83,7 @@ def load(kernel: CompiledKernel) -> None:
                 launcher.check_limits = partial(check_gpu_limits, kernel)
                 loaded.metadata = with_gpu_sizes(kernel)
             vars(kernel).update(vars(loaded))
+            loaded.module = None
     if knobs.gpu_limits and isinstance(kernel, CPUKernel):
         check_gpu_limits(kernel)
 

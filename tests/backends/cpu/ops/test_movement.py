@@ -226,6 +226,7 @@ def bins_of(x, counts, N: tl.constexpr, BINS: tl.constexpr):
     tl.store(counts + tl.arange(0, BINS), tl.histogram(tl.load(x + tl.arange(0, N)), BINS))
 
 
+@pytest.mark.skipif(TRITON >= (3, 9), reason="the histogram of Triton 3.9 takes 32-bit integers alone")
 @pytest.mark.parametrize(
     ("dtype", "values"),
     [(torch.uint8, [0, 1, 200, 255, 128, 127, 200, 3]), (torch.int64, [0, 1, (1 << 40) + 1, 255, -1, 127, 7, 3])],
