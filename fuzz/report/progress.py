@@ -29,6 +29,8 @@ COMPILING = 0.1
 NOTHING_CONFIRMED = "none confirmed; what disagreed counts as medium until a longer run has confirmed it"
 CLOSE = 0.9
 """The error over bound from which the end of a run says why that is no near miss."""
+MOST_ACCEPTED = 4
+"""Invalid inputs that were not refused and that the end of a run shows one by one."""
 MOST_CUT_OFF = 3
 """Disagreements that the end of a run cut off and that are shown one by one."""
 
@@ -143,8 +145,11 @@ def summary(result: Result) -> Table:
         harmful = len(result.invalid_inputs.accepted)
         text = f"{invalid} tried, {harmful} accepted and harmful, which only rejects= would forbid"
         table.add_row("invalid inputs", text if harmful else f"{invalid} tried, none harmful")
-    for accepted in result.invalid_inputs.accepted:
-        table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
+    accepted = result.invalid_inputs.accepted
+    for one in accepted[:MOST_ACCEPTED]:
+        table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(one.message)))
+    if len(accepted) > MOST_ACCEPTED:
+        table.add_row("", f"and {len(accepted) - MOST_ACCEPTED} more, which --json lists")
     return table
 
 

@@ -69,7 +69,8 @@ def _too_short(
             continue
         wanted = f"{text} = {size}" if any(names(text)) else str(size)
         place = f" in dim {axis}" if bits.ndim > 1 else ""
-        what = f"{name} has {size - 1} elements{place} where {wanted}"
+        elements = "1 element" if size == 2 else f"{size - 1} elements"
+        what = f"{name} has {elements}{place} where {wanted}"
         yield InvalidInput(_with(call, name, value, short), name, "short", f"dim {axis}", what)
 
 

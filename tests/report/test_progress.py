@@ -161,3 +161,14 @@ def test_invalid_inputs_that_were_not_refused_are_listed_apart_from_findings(cas
     assert "findings none invalid inputs 12 tried, 1 accepted and harmful, which only rejects= would forbid" in lines
     assert "not refused (low) x has 3 elements where N = 4: out-of-bounds load of x[3]" in lines
     assert not result.fails()
+
+
+def test_many_invalid_inputs_do_not_fill_the_screen(case: Case) -> None:
+    invalid = InvalidInput(case.last, "x", "short", "dim 0", "x has 3 elements where N = 4")
+    inputs = InvalidInputs(12, (AcceptedInput(invalid, Harm("out-of-bounds load of x[3]", "k.py:7")),) * 9)
+    progress, text = watched()
+    progress.console.print(
+        summary(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, invalid_inputs=inputs))
+    )
+    lines = " ".join(text.getvalue().split())
+    assert lines.count("not refused") == 4 and lines.endswith("and 5 more, which --json lists")

@@ -53,7 +53,7 @@ def test_dims_that_something_else_fixes_are_short_by_one() -> None:
 
 def test_a_dim_of_a_fixed_size_is_short_and_one_that_may_be_1_is_not() -> None:
     found = derive(make_target(x=tensor(M, 2), y=tensor(M)), x=("float32", "ones"), y=("float32", "ones"))
-    assert "x has 1 elements in dim 1 where 2" in said(found, "short")
+    assert "x has 1 element in dim 1 where 2" in said(found, "short")
     target = make_target(x=tensor(N), gate=tensor(M | 1), y=tensor(M))
     call = Call(
         {"M": 2, "N": 4},
