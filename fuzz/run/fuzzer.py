@@ -234,7 +234,7 @@ class Fuzzer:
 
         return make_scheduler(
             options.engine, self.target, self.backend, options.seed, numbers, start_atheris, options.first_plan,
-            launch_space(launcher), options.first_replicas,
+            launch_space(launcher), options.first_replicas, options.time_limit is not None,
         )  # fmt: skip
 
     def replica_groups(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:

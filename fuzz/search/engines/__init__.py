@@ -10,6 +10,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import EvolveEngine
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.random import RandomEngine
+from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.search.engines.scheduler import FIRST_COST, LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
 
@@ -37,11 +38,13 @@ def make_scheduler(
     first: int = 0,
     launches: LaunchSpace = NO_LAUNCH_OPTIONS,
     first_replicas: int | None = None,
+    is_timed: bool = False,
 ) -> EngineScheduler:
     """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
     The plans of random that were drawn before `first` are not drawn again, and its first ones have at most
-    `first_replicas` replicas; None is what the backend says.
+    `first_replicas` replicas; None is what the backend says. Of a run that time ends, `is_timed`, which no other one
+    repeats anyway, plans of sizes that fail to run are left out where compiling takes long.
     """
     check_engine(name)
     dictionary = Dictionary()
@@ -49,9 +52,10 @@ def make_scheduler(
     random_limits, guided_limits = (BACKENDS[backend].replica_limits(guided=guided) for guided in (False, True))
     if first_replicas is not None:
         random_limits = random_limits._replace(first=first_replicas)
+    sizes = RunnableSizes() if is_timed and BACKENDS[backend].is_accelerator else None
     engines: dict[str, Engine] = {
         "random": RandomEngine(
-            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches
+            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes
         ),
         "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches),
     }
@@ -59,4 +63,4 @@ def make_scheduler(
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     lag = LONG_LAG if name == "random" else LAG
-    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first)
+    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes)

@@ -23,6 +23,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.replica_count import count_replicas
+from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
@@ -38,7 +39,7 @@ GROUP_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14),
 
 @dataclass
 class RandomEngine:
-    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed."""
+    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed; with `sizes` those that may run."""
 
     target: Target
     seed: int
@@ -48,6 +49,7 @@ class RandomEngine:
     first: int = 0
     limits: ReplicaLimits = Backend.replica_limits(guided=False)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
+    sizes: RunnableSizes | None = None
 
     def __post_init__(self) -> None:
         self._draw_first, self._draw_later = (make_drawer(self.target, each) for each in (BUDGETS, GROUP_BUDGETS))
@@ -62,14 +64,18 @@ class RandomEngine:
 
     def propose(self) -> Proposal:
         """The next plan; one in MUTATED is mutated to hold numbers of the dictionary."""
-        number, self.first = self.first, self.first + 1
-        plan = self.case(number)
+        number, plan = self.sizes.choose(self._draw) if self.sizes else self._draw()
         if number % MUTATED == MUTATED - 1 and self.dictionary.numbers:
             random = Random(f"{self.seed}/{number}")
             context = MutationContext(self.target, self.dictionary, random)
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
         return Proposal(plan, self.count_replicas(number, plan))
+
+    def _draw(self) -> tuple[int, Case]:
+        """The next number and its plan."""
+        number, self.first = self.first, self.first + 1
+        return number, self.case(number)
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """A plan depends on the seed, its number and the dictionary alone."""

@@ -21,6 +21,7 @@ from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.integer_sharing import IntegerSharing
 from fuzz.search.engines.novelty import Novelty
+from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.worker.protocol import Report
 
 LAG = 80
@@ -80,7 +81,8 @@ class EngineStats:
 class EngineScheduler:
     """Chooses the engine of each plan; the first engine proposes the first plans.
 
-    `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far.
+    `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far. `sizes` learns
+    from each at once.
     """
 
     engines: Sequence[Engine]
@@ -90,6 +92,7 @@ class EngineScheduler:
     stats: dict[str, EngineStats] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
     sharing: IntegerSharing = field(default_factory=IntegerSharing)
+    sizes: RunnableSizes | None = None
     _proposed: int = 0
     _undivided: float = 0.0
     _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
@@ -153,6 +156,8 @@ class EngineScheduler:
         number, engine, proposal = self._pending.popleft()
         for stats in self.stats.values():
             stats.decay()
+        if self.sizes is not None:
+            self.sizes.learn(plan, reports)
         discoveries = self.novelty.discoveries(plan, *reports)
         self.stats[engine.name].record(len(reports), discoveries, seconds, cost(proposal))
         self._unlearnt.append((number, proposal, reports))

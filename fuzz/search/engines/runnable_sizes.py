@@ -1,0 +1,99 @@
+"""Learns the sizes at which a kernel runs, so that a GPU does not compile one plan after the other that fails.
+
+A kernel that multiplies matrices may refuse every size below 16, and a declaration allow 1: nineteen plans of twenty
+then end in the compiler, seconds each, and by one bug that is known. What is found out is a few bounds on dims that
+every plan that ran keeps and nearly every plan that failed breaks; plans within them are drawn, and one of eight
+without them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fuzz.model.case import Case
+from fuzz.model.oracle_specs import FAULT
+from fuzz.worker.protocol import Report
+
+FREE = 8
+"""One plan of so many is taken as it is drawn."""
+TRIED = 32
+"""Plans that are drawn, at most, for one within the bounds."""
+TRIED_BLINDLY = 8
+"""The same while none has run: of these the largest, and the smallest in turn."""
+KEPT = 64
+"""Sizes of the latest plans that failed."""
+EXPLAINED = 0.9
+"""The share of the failures that bounds are to explain."""
+Sizes = Mapping[str, int]
+Draw = Callable[[], tuple[int, Case]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A dim of at least `size`, or with sign -1 of at most that."""
+
+    dim: str
+    sign: int
+    size: int
+
+    def breaks(self, sizes: Sizes) -> bool:
+        """Whether sizes lie beyond the bound."""
+        return self.sign * sizes[self.dim] < self.sign * self.size
+
+
+@dataclass
+class RunnableSizes:
+    """What plans that ran, and those that failed, say about sizes."""
+
+    ran: dict[tuple[str, int], int] = field(default_factory=dict)
+    failed: deque[Sizes] = field(default_factory=lambda: deque(maxlen=KEPT))
+    bounds: tuple[Bound, ...] = ()
+    _chosen: int = 0
+
+    def learn(self, plan: Case, reports: Sequence[Report]) -> None:
+        """Takes in the first report on a plan; what was refused says nothing."""
+        first, sizes = reports[0], plan.last.dims
+        if not first.accepted:
+            return
+        if first.primary_finding is not None and first.primary_finding.oracle == FAULT.name:
+            self.failed.append(sizes)
+        else:
+            for sign in (1, -1):
+                for dim, size in sizes.items():
+                    extreme = self.ran.get((dim, sign), size)
+                    self.ran[dim, sign] = sign * min(sign * extreme, sign * size)
+        self.bounds = tuple(self._explain())
+
+    def choose(self, draw: Draw) -> tuple[int, Case]:
+        """A plan that may run: (its number, the plan), of those that `draw` gives one after the other."""
+        self._chosen += 1
+        drawn = draw()
+        if not self.failed or self._chosen % FREE == 0:
+            return drawn
+        if not self.ran:
+            several = [drawn, *(draw() for _ in range(TRIED_BLINDLY - 1))]
+            return (max if self._chosen % 2 else min)(several, key=lambda one: self._rank(one[1].last.dims))
+        for _ in range(TRIED - 1):
+            if not any(bound.breaks(drawn[1].last.dims) for bound in self.bounds):
+                break
+            drawn = draw()
+        return drawn
+
+    def _rank(self, sizes: Sizes) -> int:
+        """How many sizes of plans that failed are smaller, of all dims together."""
+        return sum(failed[dim] < size for failed in self.failed for dim, size in sizes.items())
+
+    def _explain(self) -> list[Bound]:
+        """Few bounds that explain the failures, chosen greedily among the least and largest sizes that ran."""
+        found, left = [], list(self.failed)
+        possible = [Bound(dim, sign, size) for (dim, sign), size in self.ran.items()]
+        while possible and len(left) > (1 - EXPLAINED) * len(self.failed):
+            best = max(possible, key=lambda bound: sum(map(bound.breaks, left)))
+            others = [sizes for sizes in left if not best.breaks(sizes)]
+            if len(others) == len(left):
+                break
+            found.append(best)
+            left = others
+        return found

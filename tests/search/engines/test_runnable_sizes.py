@@ -1,0 +1,105 @@
+"""Where many plans fail, those of sizes that run are drawn: soon nearly all, and a few as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+
+import pytest
+
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.finding import Finding
+from fuzz.model.oracle_specs import FAULT
+from fuzz.model.recipes import recipe
+from fuzz.search.engines import make_scheduler
+from fuzz.search.engines.runnable_sizes import RunnableSizes
+from fuzz.target.loader import load
+from fuzz.worker.protocol import Report
+
+RAN = Report("returned", False, (), ("accuracy",))
+FAILED = Report("does not compile: ..", False, (Finding(FAULT.name, ("launcher",), "compile-error", ".."),), ())
+REFUSED = Report("rejected: ..", True, (), ())
+
+
+def plan(**sizes: int) -> Case:
+    return Case("t", (Call(sizes, {"x": Argument(tuple(sizes), "float32", recipe("normal", 0))}),))
+
+
+def plans(seed: int) -> Iterator[tuple[int, Case]]:
+    """Sizes that are small as often as large, of dims of a product of matrices and two others."""
+    random = Random(seed)
+    for number in count():
+        yield (
+            number,
+            plan(
+                B=random.randint(1, 8),
+                T=round(2 ** random.uniform(0, 11)),
+                K=round(2 ** random.uniform(0, 7)),
+                V=round(2 ** random.uniform(0, 7)),
+            ),
+        )
+
+
+def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True) -> float:
+    """The share of 100 plans that run."""
+    sizes, drawn, ran = RunnableSizes(), plans(seed), 0
+    for _ in range(100):
+        _, chosen = sizes.choose(lambda: next(drawn)) if with_sizes else next(drawn)
+        works = runs(**chosen.last.dims)
+        ran += works
+        sizes.learn(chosen, [RAN if works else FAILED])
+    return ran / 100
+
+
+CONDITIONS = {
+    "products": lambda B, T, K, V: K >= 16 and V >= 16,
+    "shared memory": lambda B, T, K, V: K * V <= 64,
+    "one dim": lambda B, T, K, V: T >= 300,
+    "both ends": lambda B, T, K, V: 8 <= K <= 32 and V >= 8,
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_most_plans_run_where_few_sizes_do(name: str) -> None:
+    shares = [share_that_runs(CONDITIONS[name], seed) for seed in range(5)]
+    drawn = [share_that_runs(CONDITIONS[name], seed, with_sizes=False) for seed in range(5)]
+    assert sum(shares) / 5 > 0.6
+    assert min(shares) > max(drawn)
+
+
+def test_bounds_name_the_dims_that_plans_fail_by() -> None:
+    sizes = RunnableSizes()
+    for k, b in ((2, 1), (4, 3), (8, 2), (9, 7), (15, 8)):
+        sizes.learn(plan(K=k, B=b), [FAILED])
+    for k, b in ((16, 4), (40, 1)):
+        sizes.learn(plan(K=k, B=b), [RAN])
+    assert [(bound.dim, bound.sign, bound.size) for bound in sizes.bounds] == [("K", 1, 16)]
+
+
+def test_where_nothing_fails_plans_come_as_they_are_drawn() -> None:
+    sizes, drawn = RunnableSizes(), plans(0)
+    for number in range(20):
+        chosen = sizes.choose(lambda: next(drawn))
+        assert chosen[0] == number
+        sizes.learn(chosen[1], [REFUSED if number % 2 else RAN])
+
+
+def test_plans_without_bounds_are_still_drawn() -> None:
+    sizes, drawn = RunnableSizes(), plans(1)
+    sizes.learn(plan(B=4, T=64, K=64, V=64), [RAN])
+    for _ in range(9):
+        sizes.learn(plan(B=4, T=64, K=2, V=64), [FAILED])
+    small = [sizes.choose(lambda: next(drawn))[1].last.dims["K"] < 64 for _ in range(80)]
+    assert 5 <= sum(small) <= 16
+
+
+@pytest.mark.parametrize(
+    ("backend", "is_timed", "learns"), [("cuda", True, True), ("cuda", False, False), ("cpu", True, False)]
+)
+def test_runs_that_can_be_repeated_leave_nothing_out(backend: str, is_timed: bool, learns: bool) -> None:
+    scheduler = make_scheduler("random", load("softmax"), backend, 0, (), pytest.fail, is_timed=is_timed)
+    assert (scheduler.sizes is not None) == learns
+    first, _ = next(scheduler.plans())
+    scheduler.learn(first, [FAILED])
+    assert not learns or list(scheduler.sizes.failed) == [first.last.dims]  # type: ignore[union-attr]
