@@ -10,7 +10,7 @@ whatever its replicas are, so that the first ones have some there too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -30,6 +30,8 @@ from fuzz.worker.protocol import Report
 
 BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
+ATTEMPTS = 100
+"""Draws, at most, for one plan."""
 MUTATED = 8
 """One plan in so many is mutated to hold numbers of the kernel's code."""
 
@@ -56,26 +58,29 @@ class RandomEngine:
 
     def case(self, number: int) -> Case:
         """Plan `number` of this seed: its first replica."""
+        drawn = self._plans(number)
+        plan = self.sizes.choose(drawn) if self.sizes else next(drawn, None)
+        if plan is None:
+            raise RuntimeError(f"no case {number} for target {self.target.name!r} within {ATTEMPTS} attempts")
+        return plan
+
+    def _plans(self, number: int) -> Iterator[Case]:
+        """Plan `number` of this seed, and those that may take its place."""
         draw = self._draw_first if number < FIRST_PLANS else self._draw_later
-        for attempt in range(100):
+        for attempt in range(ATTEMPTS):
             if plan := draw(choices(f"{self.seed}/{number}/{attempt}")):
-                return plan
-        raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
+                yield plan
 
     def propose(self) -> Proposal:
         """The next plan; one in MUTATED is mutated to hold numbers of the dictionary."""
-        number, plan = self.sizes.choose(self._draw) if self.sizes else self._draw()
+        number, self.first = self.first, self.first + 1
+        plan = self.case(number)
         if number % MUTATED == MUTATED - 1 and self.dictionary.numbers:
             random = Random(f"{self.seed}/{number}")
             context = MutationContext(self.target, self.dictionary, random)
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
         return Proposal(plan, self.count_replicas(number, plan))
-
-    def _draw(self) -> tuple[int, Case]:
-        """The next number and its plan."""
-        number, self.first = self.first, self.first + 1
-        return number, self.case(number)
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """A plan depends on the seed, its number and the dictionary alone."""

@@ -9,8 +9,9 @@ without them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import FAULT
@@ -27,7 +28,6 @@ KEPT = 64
 EXPLAINED = 0.9
 """The share of the failures that bounds are to explain."""
 Sizes = Mapping[str, int]
-Draw = Callable[[], tuple[int, Case]]
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,19 @@ class RunnableSizes:
                     self.ran[dim, sign] = sign * min(sign * extreme, sign * size)
         self.bounds = tuple(self._explain())
 
-    def choose(self, draw: Draw) -> tuple[int, Case]:
-        """A plan that may run: (its number, the plan), of those that `draw` gives one after the other."""
+    def choose(self, drawn: Iterator[Case]) -> Case | None:
+        """One of the plans that are drawn, one after the other, which may run; None where there is none."""
         self._chosen += 1
-        drawn = draw()
-        if not self.failed or self._chosen % FREE == 0:
-            return drawn
+        first = next(drawn, None)
+        if first is None or not self.failed or self._chosen % FREE == 0:
+            return first
         if not self.ran:
-            several = [drawn, *(draw() for _ in range(TRIED_BLINDLY - 1))]
-            return (max if self._chosen % 2 else min)(several, key=lambda one: self._rank(one[1].last.dims))
-        for _ in range(TRIED - 1):
-            if not any(bound.breaks(drawn[1].last.dims) for bound in self.bounds):
-                break
-            drawn = draw()
-        return drawn
+            several = [first, *islice(drawn, TRIED_BLINDLY - 1)]
+            return (max if self._chosen % 2 else min)(several, key=lambda plan: self._rank(plan.last.dims))
+        return next((plan for plan in chain([first], islice(drawn, TRIED - 1)) if self._may_run(plan)), first)
+
+    def _may_run(self, plan: Case) -> bool:
+        return not any(bound.breaks(plan.last.dims) for bound in self.bounds)
 
     def _rank(self, sizes: Sizes) -> int:
         """How many sizes of plans that failed are smaller, of all dims together."""

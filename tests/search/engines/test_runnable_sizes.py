@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import islice
 from random import Random
 
 import pytest
@@ -26,26 +26,20 @@ def plan(**sizes: int) -> Case:
     return Case("t", (Call(sizes, {"x": Argument(tuple(sizes), "float32", recipe("normal", 0))}),))
 
 
-def plans(seed: int) -> Iterator[tuple[int, Case]]:
+def plans(seed: int) -> Iterator[Case]:
     """Sizes that are small as often as large, of dims of a product of matrices and two others."""
     random = Random(seed)
-    for number in count():
-        yield (
-            number,
-            plan(
-                B=random.randint(1, 8),
-                T=round(2 ** random.uniform(0, 11)),
-                K=round(2 ** random.uniform(0, 7)),
-                V=round(2 ** random.uniform(0, 7)),
-            ),
-        )
+    while True:
+        sizes = dict(T=2 ** random.uniform(0, 11), K=2 ** random.uniform(0, 7), V=2 ** random.uniform(0, 7))
+        yield plan(B=random.randint(1, 8), **{dim: round(size) for dim, size in sizes.items()})
 
 
 def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True) -> float:
     """The share of 100 plans that run."""
     sizes, drawn, ran = RunnableSizes(), plans(seed), 0
     for _ in range(100):
-        _, chosen = sizes.choose(lambda: next(drawn)) if with_sizes else next(drawn)
+        chosen = sizes.choose(drawn) if with_sizes else next(drawn)
+        assert chosen is not None
         works = runs(**chosen.last.dims)
         ran += works
         sizes.learn(chosen, [RAN if works else FAILED])
@@ -79,10 +73,10 @@ def test_bounds_name_the_dims_that_plans_fail_by() -> None:
 
 def test_where_nothing_fails_plans_come_as_they_are_drawn() -> None:
     sizes, drawn = RunnableSizes(), plans(0)
-    for number in range(20):
-        chosen = sizes.choose(lambda: next(drawn))
-        assert chosen[0] == number
-        sizes.learn(chosen[1], [REFUSED if number % 2 else RAN])
+    for number, expected in enumerate(islice(plans(0), 20)):
+        chosen = sizes.choose(drawn)
+        assert chosen is not None and chosen.last.dims == expected.last.dims
+        sizes.learn(chosen, [REFUSED if number % 2 else RAN])
 
 
 def test_plans_without_bounds_are_still_drawn() -> None:
@@ -90,7 +84,7 @@ def test_plans_without_bounds_are_still_drawn() -> None:
     sizes.learn(plan(B=4, T=64, K=64, V=64), [RAN])
     for _ in range(9):
         sizes.learn(plan(B=4, T=64, K=2, V=64), [FAILED])
-    small = [sizes.choose(lambda: next(drawn))[1].last.dims["K"] < 64 for _ in range(80)]
+    small = [sizes.choose(drawn).last.dims["K"] < 64 for _ in range(80)]
     assert 5 <= sum(small) <= 16
 
 
