@@ -3,7 +3,8 @@
     python -m benchmarks.scoreboard [--cases N] [--honest-cases N] [--operations N] [--seed N] [--jobs N]
                                     [--minutes N] [--out FOLDER]
 
-writes scoreboard.md and scoreboard.svg into the folder, docs by default. A bug counts as caught by a rule where, in
+writes scoreboard.md and scoreboard.svg into the folder, docs by default, unless a target with planted bugs could not be
+measured; the last section of scoreboard.md stays as it is. A bug counts as caught by a rule where, in
 some case, the rule rejects the planted kernel and accepts the good one: who rejects everything tells nothing apart. A
 false alarm is a case in which a rule rejects a good kernel. Cases in which an intermediate may leave float32's range
 decide nothing and are left out. What is measured is kept in .scoreboard, a file for each target, and not measured
@@ -107,8 +108,9 @@ def measure(task: Task) -> str:
 
 
 def added(found: list[Task]) -> Board:
-    """The sum of the boards that are kept."""
-    board = Board()
+    """The sum of the boards that are kept, and what is missing of them."""
+    unmeasured = [task.target.removeprefix(f"{ROOT}/") for task in found if not task.place.is_file()]
+    board = Board(planned=sum(task.cases for task in found), unmeasured=unmeasured)
     for task in found:
         if task.place.is_file():
             board.add(read(task.place))
@@ -127,17 +129,29 @@ def main() -> None:
     asked = parser.parse_args()
     found = list(tasks(asked))
     measure_all(found, asked.jobs, time.monotonic() + 60 * asked.minutes)
-    missing = [task.target for task in found if not task.place.is_file()]
-    if missing:
-        print(f"not measured, {len(missing)} of {len(found)}: {', '.join(missing[:20])}", file=sys.stderr)
     planted, honest = (added([task for task in found if bool(task.title) == titled]) for titled in (False, True))
-    if not planted.honest:
-        return
+    for board in (planted, honest):
+        if board.unmeasured:
+            print(f"not measured, {len(board.unmeasured)}: {', '.join(board.unmeasured)}", file=sys.stderr)
+    if planted.unmeasured:
+        raise SystemExit("nothing is written: targets with planted bugs are missing")
     from benchmarks.scoreboard.page import page, plot
 
     asked.out.mkdir(parents=True, exist_ok=True)
     plot(planted, asked.out / "scoreboard.svg")
-    (asked.out / "scoreboard.md").write_text(page(planted, honest), encoding="utf-8")
+    document, published = asked.out / "scoreboard.md", ROOT / "docs" / "scoreboard.md"
+    old = (document if document.is_file() else published).read_text(encoding="utf-8")
+    document.write_text(page(planted, honest, how_measured(found, asked), old), encoding="utf-8")
+
+
+def how_measured(found: list[Task], asked: argparse.Namespace) -> str:
+    """The days on which what is kept was measured, and the options."""
+    kept = [task.place for task in found if task.place.is_file()]
+    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(place.stat().st_mtime)) for place in kept})
+    options = " ".join(
+        f"--{name} {getattr(asked, name.replace('-', '_'))}" for name in ("cases", "honest-cases", "operations", "seed")
+    )
+    return f"Measured on {' and '.join(dict.fromkeys((days[0], days[-1])))}, {len(kept)} targets (`{options}`)."
 
 
 if __name__ == "__main__":

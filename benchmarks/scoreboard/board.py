@@ -19,7 +19,8 @@ class Board:
 
     `honest` counts the good kernels' cases by a title, and `alarms`, by rule, those that it rejects; `left_out` counts
     by reason. `wrong` holds the planted bugs of values, and whether each is older than the safety factor; `others`, the
-    oracle of any other bug and whether it was seen. `rejected` describes honest cases that our rule rejects.
+    oracle of any other bug and whether it was seen. `rejected` describes honest cases that our rule rejects. `planned`
+    counts the cases that were asked for, and `unmeasured` names the targets that gave none.
     """
 
     caught: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in NAMES})
@@ -34,6 +35,8 @@ class Board:
     planted_needs: dict[str, float] = field(default_factory=dict)
     pairs: Counter[str] = field(default_factory=Counter)
     rejected: list[str] = field(default_factory=list)
+    planned: int = 0
+    unmeasured: list[str] = field(default_factory=list)
 
     def add(self, other: Board) -> None:
         """Takes in what was measured of another target."""

@@ -173,6 +173,7 @@ def measure(board: Board, target: Target, count: int, seed: int, bugs: Mapping[s
                 board.left_out[reason] += 1
                 continue
         except FatalError:
+            board.left_out["the kernel ends its process"] += 1
             continue
         except FuzzError as error:
             board.left_out[f"{type(error).__name__}: {error}"[:100]] += 1

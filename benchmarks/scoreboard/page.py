@@ -14,11 +14,14 @@ from fuzz.reference.envelope import SAFETY
 CLASSES = ("plain", "nearly constant or far from 0", "outliers and cancellation", "range")
 
 
-def page(board: Board, honest: Board) -> str:
-    """docs/scoreboard.md, of the project's own targets with planted bugs, and of the honest set."""
-    parts = [HEAD, table(board), alarms("## False alarms by class of values", board, CLASSES)]
-    parts += [honest_set(honest)] if honest.honest else []
-    parts += [others(board), margin(board), missed(board), silence()]
+def page(board: Board, honest: Board, how: str, old: str) -> str:
+    """docs/scoreboard.md, of the project's own targets with planted bugs, and of the honest set.
+
+    `how` says when and with which options it was measured; the last section is that of the `old` page.
+    """
+    parts = [f"{HEAD}\n\n{how}", table(board), alarms("## False alarms by class of values", board, CLASSES)]
+    parts += [honest_set(honest)] if honest.honest or honest.unmeasured else []
+    parts += [others(board), margin(board), missed(board), last_section(old)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,7 +63,14 @@ def alarms(heading: str, board: Board, order: Sequence[str]) -> str:
     for rule, counts in board.alarms.items():
         lines.append(f"| {rule} | " + " | ".join(str(counts.get(title, 0)) for title in titles) + " |")
     left_out = ", ".join(f"{count} in which {why}" for why, count in board.left_out.most_common())
-    return "\n".join(lines + ["", f"Left out are cases: {left_out or 'none'}."])
+    return "\n".join(lines + ["", f"Left out are cases: {left_out or 'none'}. {extent(board)}"])
+
+
+def extent(board: Board) -> str:
+    """How many of the planned cases the tables tell of, and of which targets they tell nothing."""
+    drawn = sum(board.honest.values()) + sum(board.left_out.values())
+    text = f"Of {board.planned:,} planned cases {drawn:,} are judged or left out."
+    return f"{text} Targets that were not measured, {len(board.unmeasured)}: {', '.join(board.unmeasured) or 'none'}."
 
 
 def honest_set(board: Board) -> str:
@@ -134,12 +144,10 @@ def missed(board: Board) -> str:
     return "\n".join(lines)
 
 
-def silence() -> str:
-    """The last section of the page as it stands, which is pasted from benchmarks/silent.py and not made here."""
-    path = Path(__file__).parents[1] / "docs" / "scoreboard.md"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    start = text.find(TITLE)
-    return text[start:].rstrip() if start >= 0 else f"{TITLE}\n\nMade by `python3 benchmarks/silent.py`."
+def last_section(old: str) -> str:
+    """The last section of the page as it stood, which is pasted from benchmarks/silent.py and not made here."""
+    start = old.find(TITLE)
+    return old[start:].rstrip() if start >= 0 else f"{TITLE}\n\nMade by `python3 benchmarks/silent.py`."
 
 
 TITLE = "## Correct kernels over many cases"
