@@ -1,10 +1,11 @@
 """Correct kernels stay silent: every good target for many cases, as a table for docs/scoreboard.md.
 
-    python3 benchmarks/silent.py OUT --backend cuda --cases 1000000 --jobs 8
-    python3 benchmarks/silent.py OUT --backend cpu --cases 4000 --seeds 0 1 --eager
+    python3 -m benchmarks.silent OUT --backend cuda --cases 1000000 --jobs 8
+    python3 -m benchmarks.silent OUT --backend cpu --cases 4000 --seeds 0 1 --eager
 
 Runs `fuzz run` for each target and seed, several at a time, each in a process of its own; --eager adds PyTorch's own
-operations. Writes one JSON file a run into OUT, prints each run as it ends, then the table. Exit code 1 with findings.
+operations. Writes one JSON file a run into OUT, prints each run as it ends, then the table, whose cases are those that
+the target accepted and oracles examined. Exit code 1 with findings, or where a run ends with any exit code but 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.honest.store import judged
 
 ROOT = Path(__file__).parents[1]
 GOOD = ("layernorm_bw", "gelu_bw", "rms_norm", "softmax", "matmul", "cross_entropy", "cross_entropy_bw")
@@ -39,19 +42,36 @@ class Silence:
         return self.target.rpartition(":")[2] + (" (eager)" if ":" in self.target else "")
 
     @property
-    def findings(self) -> int | str:
-        return len(self.value["findings"]) if "findings" in self.value else f"no result, exit {self.code}"
+    def cases(self) -> int:
+        return judged(self.value)
+
+    @property
+    def cut_off(self) -> int:
+        """What disagreed and was not confirmed before the run's end."""
+        return int(self.value.get("cut_off", {}).get("disagreements", 0))
+
+    @property
+    def unconfirmed(self) -> int:
+        return int(self.value.get("unconfirmed", 0))
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return list(self.value.get("findings", []))
+
+    @property
+    def silent(self) -> bool:
+        return self.code == 0 and "findings" in self.value and not self.findings
 
     def __str__(self) -> str:
         value = self.value
-        line = f"{self.name} seed {self.seed}: {value.get('cases', 0)} cases, {value.get('seconds', 0)} s"
-        line += f", worst {value.get('worst_ratio', 0):.4f}, findings {self.findings}"
-        return line + "".join(f"\n    {found['path']}" for found in value.get("findings", []))
+        line = f"{self.name} seed {self.seed}: {self.cases} cases, {value.get('seconds', 0)} s"
+        line += f", worst {value.get('worst_ratio', 0):.4f}, findings {len(self.findings)}, cut off {self.cut_off}"
+        line += f", unconfirmed {self.unconfirmed}" + (f", exit code {self.code}" if self.code else "")
+        return line + "".join(f"\n    {found['path']}" for found in self.findings)
 
 
 def eager_targets() -> list[str]:
     """The targets of targets/torch_eager, by path and name."""
-    sys.path.insert(0, str(ROOT))
     from fuzz.target.loader import load_module, targets_in
 
     return [f"{EAGER}:{name}" for name in targets_in(load_module(EAGER))]
@@ -72,15 +92,21 @@ def run(asked: argparse.Namespace, target: str, seed: int) -> Silence:
 
 def table(results: list[Silence], backend: str) -> str:
     """Markdown, one row a target: all its seeds together."""
-    lines = ["| target | backend | cases | hours | worst error / bound | findings |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| target | backend | cases | hours | worst error / bound | findings | cut off | unconfirmed |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name in dict.fromkeys(result.name for result in results):
         same = [result for result in results if result.name == name]
-        cases = sum(result.value.get("cases", 0) for result in same)
+        cases, cut_off, unconfirmed = (
+            sum(getattr(result, field) for result in same) for field in ("cases", "cut_off", "unconfirmed")
+        )
         hours = sum(result.value.get("seconds", 0.0) for result in same) / 3600
         worst = max(result.value.get("worst_ratio", 0.0) for result in same)
-        failed = [str(result.findings) for result in same if not result.value]
-        found = ", ".join(failed) or sum(len(result.value["findings"]) for result in same)
-        lines.append(f"| {name} | {backend} | {cases:,} | {hours:.2f} | {worst:.4f} | {found} |")
+        codes = [f"exit code {result.code}" for result in same if result.code]
+        found = ", ".join([str(sum(len(result.findings) for result in same)), *codes])
+        row = (name, backend, f"{cases:,}", f"{hours:.2f}", f"{worst:.4f}", found, f"{cut_off:,}", f"{unconfirmed:,}")
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
@@ -105,7 +131,7 @@ def main() -> int:
             print(one.result(), flush=True)
     results = [one.result() for one in runs]
     print(table(results, asked.backend))
-    return 0 if all(result.findings == 0 for result in results) else 1
+    return 0 if all(result.silent for result in results) else 1
 
 
 if __name__ == "__main__":

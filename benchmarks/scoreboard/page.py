@@ -147,7 +147,7 @@ def missed(board: Board) -> str:
 def last_section(old: str) -> str:
     """The last section of the page as it stood, which is pasted from benchmarks/silent.py and not made here."""
     start = old.find(TITLE)
-    return old[start:].rstrip() if start >= 0 else f"{TITLE}\n\nMade by `python3 benchmarks/silent.py`."
+    return old[start:].rstrip() if start >= 0 else f"{TITLE}\n\nMade by `python3 -m benchmarks.silent`."
 
 
 TITLE = "## Correct kernels over many cases"
