@@ -98,7 +98,8 @@ def measured(bug: Bug, *budget: str) -> dict[str, Any]:
     stayed = [one for one in gone if signature(one, bug.target) in signatures]
     return row(bug, ran, gone, stayed) | {
         "others": [other(one) for one in again["findings"]],
-        "error": ran.get("error") or again.get("error", ""),
+        "error": ran.get("error", ""),
+        "fixed_error": again.get("error", ""),
         "fixed_cases": again.get("cases", 0),
     }
 
@@ -139,6 +140,20 @@ def row(bug: Bug, ran: dict[str, Any], found: list[dict[str, Any]], stayed: list
     return made
 
 
+def is_found(one: dict[str, Any]) -> bool:
+    """Whether a row shows its bug, and a run of the fixed release, which had cases, does not."""
+    return bool(one["found"]) and not one["stayed"] and (not one["fixed"] or bool(one["fixed_cases"]))
+
+
+def on_the_fixed(one: dict[str, Any]) -> str:
+    """Whether the bug of a row shows again on the release that repaired it."""
+    if not one["fixed"]:
+        return "no release"
+    if not one["fixed_cases"]:
+        return f"**not known**: {one.get('fixed_error') or one.get('error') or 'no case'}"
+    return "**yes**" if one["stayed"] else f"no, in {one['fixed_cases']} cases"
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
@@ -154,8 +169,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             continue
         dims = " ".join(f"{name}={size}" for name, size in one["dims"].items())
         seen = f"{one['oracle']} {one['symptom']} of {one['output']}"
-        again = ("yes" if one["stayed"] else f"no, in {one['fixed_cases']} cases") if one["fixed"] else "no release"
-        lines.append(f"{head} {seen} | {one['first_seconds']:.0f} | {one['first_case']} | {dims} | {again} |")
+        when = f"{one['first_seconds']:.0f} | {one['first_case']}"
+        lines.append(f"{head} {seen} | {when} | {dims} | {on_the_fixed(one)} |")
     return "\n".join(lines)
 
 
@@ -170,11 +185,20 @@ def write(path: Path) -> None:
     """Puts the table of everything measured so far into a document."""
     places = [STORE / f"{bug.id}.json" for bug in BUGS]
     rows = [json.loads(place.read_text(encoding="utf-8")) for place in places if place.is_file()]
-    found = sum(one["found"] for one in rows)
+    replace_between_marks(path, "history", page(rows))
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """How many are found, with their table and what else was found."""
     times = ", ".join(str(one) for one in sorted({one["seconds"] for one in rows}))
-    head = f"{found} of {len(BUGS)} found, {len(rows)} run, for {times} s on the release and as long on the fixed one."
-    parts = (head, table(rows), others(rows))
-    replace_between_marks(path, "history", "\n\n".join(part for part in parts if part))
+    counts = (
+        f"{sum(map(is_found, rows))} of {len(BUGS)} found",
+        f"{len(rows)} run",
+        f"{sum(bool(one['stayed']) for one in rows)} again on the fixed release",
+        f"{sum(bool(one['fixed'] and not one.get('fixed_cases')) for one in rows)} without a case on it",
+    )
+    head = f"{', '.join(counts)}; for {times} s on the release and as long on the fixed one."
+    return "\n\n".join(part for part in (head, table(rows), others(rows)) if part)
 
 
 def main() -> None:
@@ -190,7 +214,7 @@ def main() -> None:
             made = measured(bug, "--seconds", str(options.seconds)) | {"seconds": options.seconds}
             (STORE / f"{bug.id}.json").write_text(json.dumps(made), encoding="utf-8")
             print(table([made]).splitlines()[-1], flush=True)
-            missed += not made["found"] or bool(made["stayed"])
+            missed += not is_found(made)
     if options.write:
         write(options.write)
     sys.exit(int(missed > 0))

@@ -54,3 +54,49 @@ def test_what_was_not_found_is_told_as_such(history: ModuleType) -> None:
     bug = history.Bug("T1", "tinylib", "1", "2", "tiny", "divided by one more")
     row = history.row(bug, {"cases": 7}, [], [])
     assert "| **no**: not in 7 cases |" in history.table([row])
+
+
+FOUND = {
+    "oracle": "accuracy", "output": "y", "symptom": "value", "first_seconds": 3.0, "first_case": 1, "dims": {"M": 1},
+    "message": "y is wrong", "path": "entry", "verdict": "kernel",
+}  # fmt: skip
+
+
+def ran(history: ModuleType, monkeypatch: pytest.MonkeyPatch, again: dict[str, object]) -> dict[str, object]:
+    """The row of a bug that is found on its release, and of which a run of the fixed one comes to this."""
+    monkeypatch.setattr(history, "searched", lambda release, *_: again if "2" in release.name else ON_THE_BUGGY)
+    monkeypatch.setattr(history, "vanished", lambda *_: [FOUND])
+    monkeypatch.setattr(history, "signature", lambda found, _: found["symptom"])
+    bug = history.Bug("T1", "tinylib", "1", "2", "tiny", "divided by one more")
+    made: dict[str, object] = history.measured(bug, "--cases", "30") | {"seconds": 60}
+    return made
+
+
+ON_THE_BUGGY = {"cases": 10, "findings": [FOUND]}
+
+
+@pytest.mark.parametrize(
+    ("again", "told", "found"),
+    [
+        ({"error": "every case was refused", "findings": []}, "**not known**: every case was refused", False),
+        ({"cases": 0, "findings": []}, "**not known**: no case", False),
+        ({"cases": 7, "findings": [FOUND]}, "**yes**", False),
+        ({"cases": 7, "findings": []}, "no, in 7 cases", True),
+    ],
+)
+def test_a_bug_is_found_only_where_the_fixed_release_has_cases_without_it(
+    history: ModuleType, monkeypatch: pytest.MonkeyPatch, again: dict[str, object], told: str, found: bool
+) -> None:
+    row = ran(history, monkeypatch, again)
+    assert history.is_found(row) is found
+    assert history.table([row]).splitlines()[-1].endswith(f"| {told} |")
+
+
+def test_the_headline_tells_what_stayed_and_what_has_no_case(
+    history: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endings: tuple[dict[str, object], ...] = ({"cases": 7, "findings": [FOUND]}, {"findings": [], "error": "it ended"})
+    rows = [ran(history, monkeypatch, again) for again in endings]
+    assert history.page(rows).startswith(
+        "0 of 20 found, 2 run, 1 again on the fixed release, 1 without a case on it; for 60 s"
+    )
