@@ -13,6 +13,7 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.releases import fuzz, install
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.target.loader import load
+from fuzz.target.spec import Target
 from fuzz.triage.conditions import non_defaults
 
 ROOT = Path(__file__).parents[1]
@@ -120,14 +122,22 @@ def searched(release: Path, target: str, *budget: str) -> Any:
 
 def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The findings of the bug's kind whose shrunk case agrees on the fixed release."""
-    kind = [one for one in findings if bug.oracle in ("", one["oracle"])]
-    kind = [one for one in kind if not bug.needs or bug.needs in non_defaults(case_of(one), load(bug.target))]
-    kind = [one for one in kind if not bug.output or bug.output in one["output"].split("+")]
+    if not findings:
+        return []
+    target = load(bug.target)
+    kind = [one for one in findings if is_of_kind(bug, target, one["oracle"], one["output"].split("+"), case_of(one))]
     if not kind:
         return []
     replayed = fuzz(fixed, "replay", *(one["path"] for one in kind), "--target", bug.target)["entries"]
     agree = {entry["path"] for entry in replayed if not entry["reproduced"]}
     return [one for one in kind if one["path"] in agree]
+
+
+def is_of_kind(bug: Bug, target: Target, oracle: str, outputs: Collection[str], case: Case) -> bool:
+    """Whether a finding of the target may be the bug, by its oracle, its outputs and what its case needs."""
+    if bug.oracle not in ("", oracle) or bug.output not in ("", *outputs):
+        return False
+    return not bug.needs or bug.needs in non_defaults(case, target)
 
 
 def row(bug: Bug, ran: dict[str, Any], found: list[dict[str, Any]], stayed: list[dict[str, Any]]) -> dict[str, Any]:

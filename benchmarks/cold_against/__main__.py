@@ -12,7 +12,7 @@ the median of its specialisations. `plans`: how many plans and cases `fuzz run -
 to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that repaired
 it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just after it,
 two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
-for the targets that were slowest before. Prints tables in Markdown.
+for the targets that were slowest before. Prints tables in Markdown; a row in which a side failed counts in no median.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.cold import default_targets, library_targets
 from benchmarks.cold_against.sides import ROOT, Side, pairs
-from benchmarks.history import BUGS, Bug
+from benchmarks.history import BUGS, Bug, is_of_kind
 from benchmarks.releases import install
 from fuzz import corpus
 from fuzz.errors import FuzzError
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
-from fuzz.triage.conditions import non_defaults
 
 CHILD = str(Path(__file__).with_name("child.py"))
 PLANS_OF = (
@@ -47,6 +46,8 @@ PLANS_OF = (
 )  # fmt: skip
 PLANTED_OF = ("layernorm_bw", "gelu_bw")
 IMPORTS = "import torch, triton"
+SIDES = ("before", "now")
+Measured = TypeVar("Measured")
 
 
 def last_line(process: subprocess.Popen[str], seconds: float | None = None) -> Any:
@@ -60,14 +61,24 @@ def last_line(process: subprocess.Popen[str], seconds: float | None = None) -> A
     return json.loads(lines[-1]) if lines else {}
 
 
+def complete(rows: Iterable[tuple[str, list[Measured | None]]]) -> Iterator[tuple[str, list[Measured]]]:
+    """The rows in which no side failed; of any other one it prints which did."""
+    for name, results in rows:
+        failed = [side for side, one in zip(SIDES[-len(results) :], results, strict=True) if one is None]
+        if failed:
+            print(f"| {name} | failed {' and '.join(failed)} |", flush=True)
+        else:
+            yield name, [one for one in results if one is not None]
+
+
 def compare_specialisations(sides: Sequence[Side], asked: argparse.Namespace) -> None:
     def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> Any:
-        return last_line(side.start(cpus, cache, CHILD, "specialisations", target, str(asked.plans)))
+        return last_line(side.start(cpus, cache, CHILD, "specialisations", target, str(asked.plans))) or None
 
     rows: dict[str, tuple[float, float]] = {}
     print("| kernel | before | now | times less |\n|---|---|---|---|")
     names = asked.names or default_targets()
-    for _, (before, now) in pairs(measure, names, sides, asked.jobs, asked.limit, asked.width):
+    for _, (before, now) in complete(pairs(measure, names, sides, asked.jobs, asked.limit, asked.width)):
         for kernel in sorted(set(before) & set(now) - set(rows)):
             rows[kernel] = median(before[kernel]), median(now[kernel])
             print(f"| {kernel} | {ratio_text(*rows[kernel], 's')} |", flush=True)
@@ -77,34 +88,34 @@ def compare_specialisations(sides: Sequence[Side], asked: argparse.Namespace) ->
 
 
 def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
-    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> tuple[int, int]:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> tuple[int, int] | None:
         counts = last_line(side.start(cpus, cache, CHILD, "plans", target, str(asked.seconds)))
-        return counts.get("plans", 0), counts.get("cases", 0)
+        return (counts["plans"], counts["cases"]) if counts else None
 
     rows = []
     print("| target | plans before | now | times as many | cases before | now |\n|---|---|---|---|---|---|")
-    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs, asked.limit, asked.width):
+    measured = pairs(measure, asked.names or PLANS_OF, sides, asked.jobs, asked.limit, asked.width)
+    for target, (before, now) in complete(measured):
         rows.append(now[0] / max(before[0], 1))
         print(f"| {target} | {before[0]} | {now[0]} | {rows[-1]:.1f} | {before[1]} | {now[1]} |", flush=True)
-    print(f"| median of {len(rows)} | | | {median(rows):.1f} | | |")
+    print(f"| median of {len(rows)} | | | {median(rows or [math.nan]):.1f} | | |")
 
 
 def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
-    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> float:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> float | None:
         command = [CHILD, "rates", target, str(asked.plans)]
         last_line(side.start(cpus, cache, *command))
         done = last_line(side.start(cpus, cache, *command))
-        return done["cases"] / done["seconds"] if done else 0.0
+        return done["cases"] / done["seconds"] if done else None
 
-    rows = []
-    for target, rates in pairs(measure, asked.names or library_targets(), sides, asked.jobs, asked.limit, asked.width):
-        if all(rates):
-            rows.append((*rates, target))
-    rows = sorted(rows)[: asked.slowest]
     print("| target | cases/s before | now | times as many |\n|---|---|---|---|")
+    names = asked.names or library_targets()
+    measured = complete(pairs(measure, names, sides, asked.jobs, asked.limit, asked.width))
+    rows = sorted((before, now, target) for target, (before, now) in measured)[: asked.slowest]
     for before, now, target in rows:
         print(f"| {target} | {before:.0f} | {now:.0f} | {now / before:.2f} |")
-    print(f"| median of {len(rows)} | | | {median(now / before for before, now, _ in rows):.2f} |")
+    middle = median([now / before for before, now, _ in rows] or [math.nan])
+    print(f"| median of {len(rows)} | | | {middle:.2f} |")
 
 
 def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
@@ -116,35 +127,43 @@ def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
     releases = {(bug.package, version) for bug in bugs.values() for version in (bug.buggy, bug.fixed) if version}
     where = {one: install(*one, folder / "-".join(one), asked.wheels) for one in sorted(releases)}
 
-    def measure(side: Side, name: str, cpus: Sequence[int], folder: str) -> float:
+    def measure(side: Side, name: str, cpus: Sequence[int], folder: str) -> float | None:
         return first_finding(side, bugs[name], where, cpus, folder, asked.seconds)
 
     rows = []
     print("| bug | target | before | now | times less |\n|---|---|---|---|---|")
-    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs, asked.limit, asked.width):
+    for name, (before, now) in complete(pairs(measure, bugs, sides, asked.jobs, asked.limit, asked.width)):
         rows.append((before, now))
         print(f"| {name} | {bugs[name].target} | {ratio_text(before, now, 's')} |", flush=True)
     print_medians(rows, "s")
-    print(f"worst: {max(before for before, _ in rows):.1f} s before, {max(now for _, now in rows):.1f} s now")
+    if rows:
+        print(f"worst: {max(before for before, _ in rows):.1f} s before, {max(now for _, now in rows):.1f} s now")
 
 
 def first_finding(
     side: Side, bug: Bug, where: dict[tuple[str, str], Path], cpus: Sequence[int], folder: str, seconds: int
-) -> float:
-    """Seconds to the first finding that is the bug, infinite where none is; others may be found before."""
+) -> float | None:
+    """Seconds to the first finding that is the bug, infinite where none is; others may be found before.
+
+    None where a command ended without a result.
+    """
     buggy = Side(side.tree, where[bug.package, bug.buggy])
     budget = ["--seconds", str(seconds), "--backend", "cpu", "--json", "--corpus", "findings"]
     running = buggy.start(cpus, folder, "-m", "fuzz", "run", bug.target, *budget)
     # A case that is under way, or that is shrunk, may go on for long after the time has ended.
     ended = last_line(running, 4 * seconds)
-    found = [one for one in ended.get("findings", []) if may_be(bug, Path(folder, one["path"]))]
+    if not ended:
+        return None
+    found = [one for one in ended["findings"] if may_be(bug, Path(folder, one["path"]))]
     if bug.fixed and found:
         fixed = Side(side.tree, where[bug.package, bug.fixed])
         paths = [one["path"] for one in found]
         replayed = last_line(
             fixed.start(cpus, folder, "-m", "fuzz", "replay", *paths, "--target", bug.target, "--json")
         )
-        agree = {entry["path"] for entry in replayed.get("entries", []) if not entry["reproduced"]}
+        if not replayed:
+            return None
+        agree = {entry["path"] for entry in replayed["entries"] if entry.get("reproduced") is False}
         found = [one for one in found if one["path"] in agree]
     return min((one["first_seconds"] for one in found), default=float("inf"))
 
@@ -160,37 +179,44 @@ def may_be(bug: Bug, path: Path) -> bool:
         entry = corpus.read(path)
     except (FuzzError, OSError):
         return False
-    needs = non_defaults(entry.case, target_of(bug.target)) if bug.needs else ()
     finding = entry.finding
-    return finding is not None and bug.oracle in ("", finding.oracle) and bug.needs in ("", *needs)
+    return finding is not None and is_of_kind(bug, target_of(bug.target), finding.oracle, finding.outputs, entry.case)
 
 
 def measure_planted(now: Side, asked: argparse.Namespace) -> None:
     bugs = {bug: name for name in PLANTED_OF for bug in load(name).planted_bugs}
 
-    def measure(side: Side, bug: str, cpus: Sequence[int], cache: str) -> tuple[float, float]:
+    def measure(side: Side, bug: str, cpus: Sequence[int], cache: str) -> tuple[float, float] | None:
         budget = ["--seconds", str(asked.seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
         command = ["-m", "fuzz", "run", bugs[bug], "--planted", bug, *budget, "--corpus", "findings"]
-        findings = last_line(side.start(cpus, cache, *command)).get("findings", [])
+        ended = last_line(side.start(cpus, cache, *command))
+        if not ended:
+            return None
         start = time.monotonic()
         side.start(cpus, cache, "-c", IMPORTS).wait()
-        return min((one["first_seconds"] for one in findings), default=float("inf")), time.monotonic() - start
+        first = min((one["first_seconds"] for one in ended["findings"]), default=float("inf"))
+        return first, time.monotonic() - start
 
     rows = []
     print("| planted bug | first finding | bare import | beyond |\n|---|---|---|---|")
-    for bug, ((first, bare),) in pairs(measure, asked.names or bugs, [now], asked.jobs, asked.limit, 2):
+    for bug, ((first, bare),) in complete(pairs(measure, asked.names or bugs, [now], asked.jobs, asked.limit, 2)):
         rows.append(first - bare)
         print(f"| {bugs[bug]} {bug} | {first:.1f} s | {bare:.1f} s | {first - bare:.1f} s |", flush=True)
-    print(f"| median of {len(rows)} | | | {median(rows):.2f} s |")
+    print(f"| median of {len(rows)} | | | {median(rows or [math.nan]):.2f} s |")
+
+
+def ratio(before: float, now: float) -> float:
+    """How many times less; 1 where both are endless."""
+    return 1.0 if before == now else before / now
 
 
 def ratio_text(before: float, now: float, unit: str) -> str:
-    return f"{before:.3g} {unit} | {now:.3g} {unit} | {before / now:.1f}"
+    return f"{before:.3g} {unit} | {now:.3g} {unit} | {ratio(before, now):.1f}"
 
 
 def print_medians(rows: Sequence[tuple[float, float]], unit: str) -> None:
-    medians = (median(row[side] for row in rows) for side in range(2))
-    ratios = median(before / now for before, now in rows)
+    medians = (median([row[side] for row in rows] or [math.nan]) for side in range(2))
+    ratios = median([ratio(*row) for row in rows] or [math.nan])
     print(
         f"| median of {len(rows)} | {' | '.join(f'{one:.3g} {unit}' for one in medians)} | {ratios:.1f} |", flush=True
     )

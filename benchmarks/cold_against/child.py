@@ -106,10 +106,10 @@ def plans(target: str, seconds: float) -> None:
         learn(self, group, reports, *rest)
 
     def run_and_print(self: Any) -> Any:
-        try:
-            return run(self)
-        finally:
-            print(json.dumps(counts), flush=True)
+        result = run(self)
+        # Counts of a run that failed would be taken for those of a slow one.
+        print(json.dumps(counts), flush=True)
+        return result
 
     Fuzzer._learn, Fuzzer.run = learn_counted, run_and_print  # type: ignore[method-assign]
     main(["run", target, "--seconds", str(seconds), "--backend", "cpu", "--corpus", "findings"])

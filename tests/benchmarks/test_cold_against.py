@@ -5,10 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import permutations
+from types import SimpleNamespace
+
+import pytest
 
 from benchmarks.cold import CHILD
-from benchmarks.cold_against.__main__ import last_line
+from benchmarks.cold_against import __main__ as cold_against
+from benchmarks.cold_against.__main__ import complete, last_line, may_be, print_medians
 from benchmarks.cold_against.sides import ROOT, Side, pairs
+from benchmarks.history import Bug
 
 
 def test_both_sides_of_a_name_have_empty_caches_and_processors_of_their_own():
@@ -52,3 +58,45 @@ def test_a_process_that_does_not_end_in_time_is_killed(tmp_path):
     endless = Side(ROOT).start([0], str(tmp_path), "-c", "import time; time.sleep(600)")
     assert last_line(endless, 0.1) == {}
     assert endless.returncode == -signal.SIGKILL
+
+
+def test_a_row_in_which_a_side_failed_is_left_out(capsys):
+    rows = [("a", [None, 3]), ("b", [2, 3]), ("c", [None, None]), ("d", [None])]
+    assert list(complete(rows)) == [("b", [2, 3])]
+    assert capsys.readouterr().out.splitlines() == [
+        "| a | failed before |", "| c | failed before and now |", "| d | failed now |"
+    ]  # fmt: skip
+
+
+class Printing:
+    """A side whose processes print a text."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def start(self, *_):
+        return subprocess.Popen([sys.executable, "-c", f"print({self.text!r})"], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_checkout_that_fails_is_not_a_slow_one(monkeypatch, capsys):
+    monkeypatch.setattr(cold_against, "pairs", lambda measure, names, sides, *_: (
+        (name, [measure(side, name, [0], "") for side in sides]) for name in names
+    ))  # fmt: skip
+    asked = SimpleNamespace(names=["one"], jobs=1, limit=9.0, width=1, seconds=1)
+    cold_against.compare_plans([Printing("Traceback"), Printing('{"plans": 50, "cases": 60}')], asked)
+    assert capsys.readouterr().out.endswith("| one | failed before |\n| median of 0 | | | nan | | |\n")
+
+
+def test_medians_do_not_depend_on_the_order_of_rows(capsys):
+    endless = float("inf")
+    for rows in permutations([(endless, endless), (10, 5), (20, 2), (endless, 4)]):
+        print_medians(rows, "s")
+    assert set(capsys.readouterr().out.splitlines()) == {"| median of 4 | inf s | 4.5 s | 6.0 |"}
+
+
+@pytest.mark.parametrize(("output", "oracle", "same"), [("dx", "", True), ("y", "", False), ("dx", "bounds", False)])
+def test_a_finding_in_another_output_is_not_the_bug(monkeypatch, tmp_path, output, oracle, same):
+    entry = SimpleNamespace(case=None, finding=SimpleNamespace(oracle="accuracy", outputs=("dx", "dw")))
+    monkeypatch.setattr(cold_against.corpus, "read", lambda _: entry)
+    bug = Bug("T1", "tinylib", "1", "2", "softmax", "what", oracle, output=output)
+    assert may_be(bug, tmp_path) is same
