@@ -36,6 +36,8 @@ STARVED, LONGER, LONGEST = 200, 4, 16
 """A run with fewer cases had no processor to itself: it is repeated with four times its time, then with 16 times."""
 TOO_SHORT = "the time ended before the first case"
 """What a run says that had no case at all."""
+SLOWEST = 3600.0
+"""Seconds in which brute force runs all its cases, at most."""
 COUNTED = ("high", "medium", None)
 """Severities that kill; a finding whose grading was cut off has none, and counts as medium."""
 KILLED, ALARM = "killed", "alarm on the good kernel"
@@ -58,9 +60,15 @@ def command(*arguments: str, path: Path | None = None, limit: float = 600.0) -> 
     return value
 
 
-def record(target: str, place: Path) -> Any:
-    """Keeps what the good kernel does on every case of brute force, and gives the names of the kernels that ran."""
-    return command("benchmarks.mutations.brute_force", target, "--record", str(place))
+def record(target: str, place: Path) -> list[str]:
+    """Keeps what the good kernel does on every case of brute force, and gives the names of the kernels that ran.
+
+    RuntimeError where that fails.
+    """
+    names = command("benchmarks.mutations.brute_force", target, "--record", str(place), limit=SLOWEST)
+    if isinstance(names, dict):
+        raise RuntimeError(f"{target}: the good kernel cannot be recorded: {names['error']}")
+    return names
 
 
 def counted(ran: Row) -> list[Row]:
@@ -86,7 +94,9 @@ def judge(text: str, path: Path | None, recorded: Path) -> Row:
     RuntimeError where the command fails by itself.
     """
     try:
-        judged: Any = command("benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path)
+        judged: Any = command(
+            "benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path, limit=SLOWEST
+        )
     except subprocess.TimeoutExpired:
         return {"name": LIVE, "cases": 0, "why": "a call does not end"}
     if judged.get("signal"):
@@ -125,13 +135,19 @@ def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, se
         if any(one["symptom"] == "compile-error" for one in found):
             return row | {"result": STILLBORN}
         if found:
-            again: Any = command("fuzz", "replay", found[0]["path"], "--target", subject.target, "--json")
-            if "error" in again:
-                raise RuntimeError(f"{subject.target}: {mutant}: its finding cannot be replayed: {again['error']}")
-            result = ALARM if any(entry["reproduced"] for entry in again["entries"]) else KILLED
+            result = ALARM if on_the_good_kernel(subject, found[0]["path"]) else KILLED
             kept = {key: found[0].get(key) for key in ("oracle", "symptom", "severity", "first_seconds", "first_case")}
             return row | {"result": result} | kept
         return row | {"result": LIVE}
+
+
+def on_the_good_kernel(subject: Subject, entry: str) -> bool:
+    """Whether the good kernel shows a mutant's finding, too. RuntimeError where it cannot be replayed."""
+    again: Any = command("fuzz", "replay", entry, "--target", subject.target, "--json")
+    why = again.get("error") or ", ".join(one["skipped"] for one in again["entries"] if "skipped" in one)
+    if why:
+        raise RuntimeError(f"{subject.target}: {entry} cannot be replayed: {why}")
+    return any(one["reproduced"] for one in again["entries"])
 
 
 def drawn_mutants(subject: Subject, seed: int) -> Iterator[tuple[Mutant, Path, Row | None]]:
@@ -172,6 +188,13 @@ def mutants_of(subject: Subject) -> list[Mutant]:
     return list_mutants(subject.file.read_text(encoding="utf-8"), set(json.loads(names.read_text(encoding="utf-8"))))
 
 
+def results(subject: Subject, seed: int) -> list[Row | None]:
+    """The rows of a kernel's mutants, and None after them where one is not measured that should be."""
+    if not (STORE / subject.label / "kernels.json").is_file():
+        return [None]
+    return [row for _, _, row in drawn_mutants(subject, seed)]
+
+
 def measure_all(subjects: Iterable[Subject], asked: argparse.Namespace) -> None:
     """Measures the kernels' mutants, one of each in turn, until all are done or the time ends; jobs divide the
     processors. Of a kernel whose mutant cannot be measured no further one is.
@@ -187,7 +210,7 @@ def measure_all(subjects: Iterable[Subject], asked: argparse.Namespace) -> None:
                 try:
                     if measure_next(subject, asked):
                         waiting.append(subject)
-                except RuntimeError as error:
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(error, file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
@@ -206,8 +229,7 @@ def main() -> None:
     asked = parser.parse_args()
     measure_all([subject for subject in SUBJECTS if subject.target in (asked.only or [subject.target])], asked)
     if asked.write:
-        drawn = (row for subject in SUBJECTS for _, _, row in drawn_mutants(subject, asked.seed))
-        write(asked.write, [row for row in drawn if row])
+        write(asked.write, {subject.target: results(subject, asked.seed) for subject in SUBJECTS})
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ live             on some case it fails, touches memory that it must not, gives N
 does not compile it is not live, and the compiler refuses it in some dtype that the good kernel takes
 within rounding  its bits differ somewhere, by no more than that
 equivalent       the same bits on every case
+undecided        the time ended before all cases had run, and none of those shows that it is live
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ SLOWEST = 30
 SEED = 77
 """Another one than that of the runs that are to kill."""
 LIVE, STILLBORN, ROUNDING, EQUIVALENT = "live", "does not compile", "within rounding", "equivalent"
+UNDECIDED = "undecided"
 STRONGEST = (LIVE, STILLBORN, ROUNDING, EQUIVALENT)
 """What is said of a mutant where its cases differ: the first that some case shows."""
 
@@ -126,36 +128,29 @@ def describe_error(name: str, good: torch.Tensor, bad: torch.Tensor, value: torc
     return f"{name} errs by {errors[1]:.3g}, the good kernel by {errors[0]:.3g}" if ratio > FACTOR else ""
 
 
-def record(target: Target, count: int, seconds: float) -> list[Behaviour]:
-    """What the good kernel does, case by case, until the time ends."""
-    end = time.monotonic() + seconds
-    behaviours = []
-    for case in cases(target, count):
-        behaviours.append(run_case(target, case)[0])
-        if time.monotonic() > end:
-            break
-    return behaviours
+def record(target: Target, count: int) -> list[Behaviour]:
+    """What the good kernel does, case by case."""
+    return [run_case(target, case)[0] for case in cases(target, count)]
 
 
 def judge(target: Target, expected: list[Behaviour], seconds: float) -> Judgement:
-    """Judges a mutant until a case shows that it is live, or the time ends."""
+    """Judges a mutant by all cases, or until one shows that it is live; undecided where the time ends before."""
     end, name = time.monotonic() + seconds, EQUIVALENT
-    number = 0
-    for number, (case, good) in enumerate(zip(cases(target, len(expected)), expected, strict=True), 1):
+    for number, (case, good) in enumerate(zip(cases(target, len(expected)), expected, strict=True)):
+        if time.monotonic() > end:
+            return Judgement(UNDECIDED, number, f"the cases were not done within {seconds:g} s")
         found = compare(target, case, good)
         if found.name == LIVE:
-            return Judgement(LIVE, number, found.why)
+            return Judgement(LIVE, number + 1, found.why)
         name = min(name, found.name, key=STRONGEST.index)
-        if time.monotonic() > end:
-            break
-    return Judgement(name, number)
+    return Judgement(name, len(expected))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target")
     parser.add_argument("--cases", type=int, default=1500)
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--seconds", type=float, default=1800.0, help="after which a mutant is undecided")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--against", type=Path)
     asked = parser.parse_args()
@@ -163,7 +158,7 @@ def main() -> None:
     target = load(asked.target)
     backend("cpu").prepare()
     if asked.record:
-        kept = [tuple(vars(one).values()) for one in record(target, asked.cases, asked.seconds)]
+        kept = [tuple(vars(one).values()) for one in record(target, asked.cases)]
         torch.save(kept, asked.record)
         print(json.dumps(sorted({name for one in kept for name in one[-1]})))
     else:

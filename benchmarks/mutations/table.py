@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,25 +12,38 @@ from benchmarks.mutations.operators import OPERATORS
 
 NAME = "mutations: written by make mutations"
 KILLED, LIVE = "killed", "live"
-OTHERS = ("equivalent", "within rounding", "does not compile", "alarm on the good kernel")
+SAME = ("equivalent", "within rounding")
+OTHERS = (*SAME, "does not compile", "undecided", "alarm on the good kernel")
 Row = dict[str, Any]
 
 
-def write(path: Path, rows: list[Row]) -> None:
+def write(path: Path, results: Mapping[str, Sequence[Row | None]]) -> None:
     """Puts the tables between the marks."""
-    replace_between_marks(path, NAME, page(rows))
+    replace_between_marks(path, NAME, page(results))
 
 
-def page(rows: list[Row]) -> str:
-    """The score, by operator, by kernel, and every survivor."""
+def page(results: Mapping[str, Sequence[Row | None]]) -> str:
+    """The score, by operator, by kernel, and every survivor, of the rows of each kernel that is listed; None stands for
+    what is not measured."""
+    by_target = {target: [row for row in rows if row] for target, rows in results.items()}
+    rows = [row for group in by_target.values() for row in group]
+    by_operator = table("operator", {name: [row for row in rows if row["operator"] == name] for name in OPERATORS})
+    by_kernel = table("kernel", {target: group for target, group in by_target.items() if group})
+    return "\n\n".join([head(results, rows), by_operator, by_kernel, survivors(rows)])
+
+
+def head(results: Mapping[str, Sequence[Row | None]], rows: list[Row]) -> str:
+    """The score, and what it rests on."""
     killed, live = count(rows)
     seconds = ", ".join(f"{one:g}" for one in sorted({row["seconds"] for row in rows}))
     kernels = len({row["target"] for row in rows})
-    head = f"**{killed} of {live} live mutants of {kernels} kernels killed ({share(killed, live)})**, {seconds} s each."
-    by_operator = table("operator", {name: [row for row in rows if row["operator"] == name] for name in OPERATORS})
-    targets = dict.fromkeys(row["target"] for row in rows)
-    by_kernel = table("kernel", {name: [row for row in rows if row["target"] == name] for name in targets})
-    return "\n\n".join([head, by_operator, by_kernel, survivors(rows)])
+    ungraded = sum(row["result"] == KILLED and row.get("severity") is None for row in rows)
+    least = min((row["judged"]["cases"] for row in rows if row["result"] in SAME), default=0)
+    text = f"**{killed} of {live} live mutants of {kernels} kernels killed ({share(killed, live)})**, {seconds} s each"
+    text += f", {ungraded} of them by a finding that was not graded. Kernels listed: {len(results)}"
+    if unfinished := [target for target, group in results.items() if None in group]:
+        text += f", of which not measured to the end: {', '.join(unfinished)}"
+    return f"{text}. Equivalent or within rounding: by {least:,} cases or more."
 
 
 def count(rows: list[Row]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from benchmarks.mutations.brute_force import (
     EQUIVALENT,
     LIVE,
     STILLBORN,
+    UNDECIDED,
     Behaviour,
     Judgement,
     describe_error,
@@ -57,12 +58,17 @@ def written_otherwise(x):
 
 
 def test_a_mutant_is_judged_by_cases():
-    good = record(double, 40, 60.0)
+    good = record(double, 40)
     assert {one.kind for one in good} == {"Returned"}
     assert judge(written_otherwise, good, 60.0) == Judgement(EQUIVALENT, 40)
     found = judge(wrong, good, 60.0)
     assert found.name == LIVE
     assert "y errs by" in found.why
+
+
+def test_a_mutant_whose_cases_have_not_all_run_is_undecided():
+    found = judge(written_otherwise, record(double, 3), 0.0)
+    assert found == Judgement(UNDECIDED, 0, "the cases were not done within 0 s")
 
 
 def test_another_outcome_is_live():
@@ -97,5 +103,5 @@ def copy_of_float32(x):
 
 def test_what_does_not_compile_in_some_dtype_is_not_live():
     backend("cpu").prepare()
-    found = judge(copy_of_float32, record(copy, 10, 60.0), 60.0)
+    found = judge(copy_of_float32, record(copy, 10), 60.0)
     assert (found.name, found.cases) == (STILLBORN, 10)
