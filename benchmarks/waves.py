@@ -2,10 +2,10 @@
 
     python -m benchmarks.waves [--target layernorm_bw] [--backend cpu|cuda] [--replicas 512] [--seconds 20]
 
-All three in one run, on the same plans: `small` ones have tensors of up to 256 elements, `mixed` ones of up to 2**14.
-The waves and the cases one at a time have all default oracles, at the shares that are printed; the loop has none, and
-compares with a float64 reference by torch.allclose. Several processes take turns on a GPU; with --mps they share it by
-NVIDIA's Multi-Process Service, started for them alone.
+All three in one run, on the same plans, each of which counts by its replicas: `small` ones have tensors of up to 256
+elements, `mixed` ones of up to 2**14. The waves and the cases one at a time have all default oracles, at the shares
+that are printed; the loop has none, and compares with a float64 reference by torch.allclose. Several processes take
+turns on a GPU; with --mps they share it by NVIDIA's Multi-Process Service, started for them alone.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import operator
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -36,7 +37,7 @@ from fuzz.oracles.examine import make_handler, set_up_process
 from fuzz.oracles.execution import case_runner
 from fuzz.search.engines.random import choices, make_drawer
 from fuzz.target.loader import load
-from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
+from fuzz.worker.protocol import ReplicaGroup, WorkerConfig
 
 FIFTHS = 5
 """Stretches of each measurement, of which the median and the range are told."""
@@ -62,16 +63,24 @@ def replica_groups(name: str, shapes: str, limits: ReplicaLimits) -> Iterator[Re
             index += count
 
 
-def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> list[float]:
-    """Cases a second in each fifth of the time, ascending: `step` takes an item and tells how many cases it was."""
-    rates = []
+def timed(
+    step: Callable[[Any], object], items: Sequence[Sequence[Any]], runs: Sequence[int], cases: int, seconds: float
+) -> list[float]:
+    """Cases a second in each fifth of the time, ascending: of all plans, whose cases take so many `runs` of a step.
+
+    Each round runs one of a plan's items. Small plans have most replicas: were runs only counted, the three ways would
+    be compared on different mixes of cases.
+    """
+    rates, rounds = [], zip(*map(itertools.cycle, items), strict=True)
     for _ in range(FIFTHS):
-        start, cases = time.perf_counter(), 0
-        for item in items:
-            cases += step(item)
-            if time.perf_counter() - start > seconds / FIFTHS:
-                break
-        rates.append(cases / (time.perf_counter() - start))
+        start, spent, count = time.perf_counter(), [0.0] * len(items), 0
+        while not count or time.perf_counter() - start < seconds / FIFTHS:
+            for place, item in enumerate(next(rounds)):
+                began = time.perf_counter()
+                step(item)
+                spent[place] += time.perf_counter() - began
+            count += 1
+        rates.append(count * cases / sum(map(operator.mul, runs, spent)))
     return [round(rate) for rate in sorted(rates)]
 
 
@@ -80,12 +89,12 @@ def spread(what: str, rates: list[float]) -> dict[str, Any]:
     return {what: rates[len(rates) // 2], f"{what}, range": [rates[0], rates[-1]]}
 
 
-def naive(name: str, backend: str) -> Callable[[Case], int]:
+def naive(name: str, backend: str) -> Callable[[Case], None]:
     """One case as a person would write it: values, launch, float64 reference, allclose; no oracle, no guards."""
     target, launcher, made = set_up_process(WorkerConfig(name, None, backend))
     assert target.reference is not None
 
-    def step(case: Case) -> int:
+    def step(case: Case) -> None:
         call = case.last
         inputs = {key: tensor(v.values, call.shape(key), v.dtype, made.device) for key, v in call.arguments.items()}
         with made.uninstrumented():
@@ -93,7 +102,6 @@ def naive(name: str, backend: str) -> Callable[[Case], int]:
         exact = {key: value.double() for key, value in inputs.items()}
         for key, value in target.reference(**exact, **call.options).items():  # type: ignore[misc]
             torch.allclose(outputs[key].double(), value, rtol=1e-2, atol=1e-2, equal_nan=True)
-        return 1
 
     return step
 
@@ -143,29 +151,22 @@ def measure(name: str, backend: str, limits: ReplicaLimits, plans: int, seconds:
         for report in handle(group):  # type: ignore[union-attr]
             examined.update(report.examined)
             findings += bool(report.findings)
-    cases = sum(len(group.sampled) for group in warm)
-
-    def together(group: ReplicaGroup) -> int:
-        handle(group)
-        return len(group.sampled)
-
+    replicas = [len(group.sampled) for group in warm]
+    cases = sum(replicas)
     by_hand = naive(name, backend)
-    requests = [request for group in warm for request in group.requests()[:: max(len(group.sampled) // 8, 1)]]
+    requests = [group.requests()[:: max(len(group.sampled) // 8, 1)] for group in warm]
+    by_plan = [[request.case for request in some] for some in requests]
     for group in warm:
         by_hand(group.plan)
-
-    def alone(request: Examine) -> int:
-        handle(request)
-        return 1
 
     start = time.perf_counter()
     drawn = list(itertools.islice(replica_groups(name, shapes, limits), 60))
     engine_seconds = (time.perf_counter() - start) / sum(len(group.sampled) for group in drawn)
     found = {
         "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
-        **spread("waves", timed(together, itertools.cycle(warm), seconds)),
-        **spread("one at a time", timed(alone, itertools.cycle(requests), seconds / 2)),
-        **spread("hand-written loop", timed(by_hand, itertools.cycle(q.case for q in requests), seconds / 4)),
+        **spread("waves", timed(handle, [[group] for group in warm], [1] * len(warm), cases, seconds)),
+        **spread("one at a time", timed(handle, requests, replicas, cases, seconds / 2)),
+        **spread("hand-written loop", timed(by_hand, by_plan, replicas, cases, seconds / 4)),
         "microseconds a case to draw plans": engine_seconds * 1e6,
         "share of time": shares(handle, warm, backend),
         "share of cases": {oracle: round(count / cases, 4) for oracle, count in examined.items()},
