@@ -36,7 +36,7 @@ STARVED, LONGER, LONGEST = 200, 4, 16
 """A run with fewer cases had no processor to itself: it is repeated with four times its time, then with 16 times."""
 TOO_SHORT = "the time ended before the first case"
 """What a run says that had no case at all."""
-SLOWEST = 3600.0
+JUDGING = 3600.0
 """Seconds in which brute force runs all its cases, at most."""
 COUNTED = ("high", "medium", None)
 """Severities that kill; a finding whose grading was cut off has none, and counts as medium."""
@@ -65,7 +65,7 @@ def record(target: str, place: Path) -> list[str]:
 
     RuntimeError where that fails.
     """
-    names = command("benchmarks.mutations.brute_force", target, "--record", str(place), limit=SLOWEST)
+    names = command("benchmarks.mutations.brute_force", target, "--record", str(place), limit=JUDGING)
     if isinstance(names, dict):
         raise RuntimeError(f"{target}: the good kernel cannot be recorded: {names['error']}")
     return names
@@ -95,7 +95,7 @@ def judge(text: str, path: Path | None, recorded: Path) -> Row:
     """
     try:
         judged: Any = command(
-            "benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path, limit=SLOWEST
+            "benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path, limit=JUDGING
         )
     except subprocess.TimeoutExpired:
         return {"name": LIVE, "cases": 0, "why": "a call does not end"}

@@ -41,7 +41,7 @@ def head(results: Mapping[str, Sequence[Row | None]], rows: list[Row]) -> str:
     least = min((row["judged"]["cases"] for row in rows if row["result"] in SAME), default=0)
     text = f"**{killed} of {live} live mutants of {kernels} kernels killed ({share(killed, live)})**, {seconds} s each"
     text += f", {ungraded} of them by a finding that was not graded. Kernels listed: {len(results)}"
-    if unfinished := [target for target, group in results.items() if None in group]:
+    if unfinished := [target for target, group in results.items() if None in group or not group]:
         text += f", of which not measured to the end: {', '.join(unfinished)}"
     return f"{text}. Equivalent or within rounding: by {least:,} cases or more."
 

@@ -24,8 +24,8 @@ def test_page():
 
 
 def test_kernels_that_are_not_measured_are_told():
-    text = page({"softmax": ROWS, "matmul": [None], "geglu": [*ROWS, None]})
-    assert "Kernels listed: 3, of which not measured to the end: matmul, geglu." in text
+    text = page({"softmax": ROWS, "matmul": [None], "geglu": [*ROWS, None], "msda": []})
+    assert "Kernels listed: 4, of which not measured to the end: matmul, geglu, msda." in text
 
 
 def test_write_replaces_what_stands_between_the_marks(tmp_path):
