@@ -37,6 +37,7 @@ from fuzz.backends.cuda.backend import NO_GPU
 from fuzz.errors import TargetError
 from fuzz.run.environment import installed_version
 from fuzz.target.loader import library_files, load_module, targets_in
+from fuzz.worker.system import signal_name
 
 OPERATIONS = STORE / "targets"
 PATIENCE = 120.0
@@ -131,7 +132,7 @@ def why_ended(process: subprocess.Popen[str]) -> str:
         status = process.wait()
     if status == -signal.SIGKILL:
         return f"its process was killed, {PATIENCE:g} s after its time had ended or because memory ran out"
-    how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+    how = f"by {signal_name(-status)}" if status < 0 else f"with exit status {status}"
     return f"its process ended {how}"
 
 

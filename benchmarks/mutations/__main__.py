@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from benchmarks.mutations.mutants import Mutant, draw_mutants, list_mutants, ove
 from benchmarks.mutations.subjects import SUBJECTS, Subject
 from benchmarks.mutations.table import write
 from benchmarks.processors import share_of
+from fuzz.worker.system import signal_name
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".mutations"
@@ -100,7 +100,7 @@ def judge(text: str, path: Path | None, recorded: Path) -> Row:
     except subprocess.TimeoutExpired:
         return {"name": LIVE, "cases": 0, "why": "a call does not end"}
     if judged.get("signal"):
-        return {"name": LIVE, "cases": 0, "why": f"a call ends by {signal.Signals(judged['signal']).name}"}
+        return {"name": LIVE, "cases": 0, "why": f"a call ends by {signal_name(judged['signal'])}"}
     if "error" in judged:
         raise RuntimeError(f"{text}: it cannot be judged: {judged['error']}")
     return dict(judged)

@@ -21,7 +21,7 @@ from typing import Any
 
 from fuzz import target_code
 from fuzz.worker.child.output_relay import STANDARD_ERROR, OutputRelay
-from fuzz.worker.system import adopt_orphans, end_children, resident, signal_at_parents_end, total_memory
+from fuzz.worker.system import adopt_orphans, describe_exit, end_children, resident, signal_at_parents_end, total_memory
 
 FILE_SECONDS = 120.0
 """Seconds that the file of a target may take, as in a worker."""
@@ -176,8 +176,7 @@ def _collect() -> tuple[int, int] | None:
 
 
 def _ending(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    return describe_exit(os.waitstatus_to_exitcode(status))
 
 
 def _explain(how: str, which: int, name: str, number: int, complain: Callable[[str], None]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import fuzz
-from fuzz.worker.system import signal_at_parents_end, use_server_folder
+from fuzz.worker.system import describe_exit, signal_at_parents_end, use_server_folder
 
 PRELUDE = """
 import sys
@@ -142,7 +142,7 @@ class PipeProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             code = self.process.wait()
-        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return describe_exit(code)
 
     def _read_output(self) -> bytes:
         """What it has printed, as much as is read at once."""

@@ -127,6 +127,19 @@ def resume_if_stopped(pid: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def describe_exit(code: int) -> str:
+    """How a process ended that has this exit code, which is below 0 where a signal ended it, as in subprocess."""
+    return signal_name(-code) if code < 0 else f"exit status {code}"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal; Python has none for those between SIGRTMIN and SIGRTMAX, nor for those of the C library."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def oom_kills() -> int:
     """How many processes the system has killed for want of memory since it started; 0 where it does not count them."""
     with suppress(OSError, ValueError):

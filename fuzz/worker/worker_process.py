@@ -14,7 +14,7 @@ from fuzz.errors import InternalError, TargetError, WorkerStartError
 from fuzz.model.outcome import Died, Hung, NotRun, Outcome, OutOfMemory, describe
 from fuzz.worker.activity import CHANNEL_LOST, INTERPRETER_CHANGED, LIMITS_LOWERED, OWN_FAULT, STARTING, Activity
 from fuzz.worker.channel import Channel
-from fuzz.worker.system import oom_kills, resident, resume_if_stopped, total_memory
+from fuzz.worker.system import describe_exit, oom_kills, resident, resume_if_stopped, total_memory
 
 START_SECONDS = 120.0
 """Seconds that a worker may take to import everything and load its target."""
@@ -119,7 +119,7 @@ class WorkerProcess:
         code = os.waitstatus_to_exitcode(self.activity.status)
         if code == -signal.SIGKILL and oom_kills() > self._oom_kills:
             return self._oom_outcome()
-        return Died(signal.Signals(-code).name if code < 0 else f"exit status {code}")
+        return Died(describe_exit(code))
 
     def _oom_outcome(self) -> Outcome:
         """Of a process that the system killed for want of memory: it is its fault where it held most of it."""

@@ -20,6 +20,7 @@ FUZZ = str(Path(sys.executable).with_name("fuzz"))
 ENDINGS = {
     "os._exit(0)": "exit status 0",
     "import indirect": "SIGSEGV",
+    "os.kill(os.getpid(), 40)": "signal 40",
 }
 
 DOUBLE = """

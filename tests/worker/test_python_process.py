@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fuzz
-from fuzz.worker.python_process import module_command, program_command
+from fuzz.worker.python_process import PipeProcess, module_command, program_command
 
 SHOWS_ORIGIN = "print(find_spec('fuzz').origin, *sys.argv[1:])"
 
@@ -41,6 +43,15 @@ def test_a_checkout_that_is_not_installed_is_found(tmp_path: Path) -> None:
 
 def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
     assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
+
+
+@pytest.mark.parametrize(("ends", "how"), [("sys.exit(3)", "exit status 3"), ("os.kill(os.getpid(), 40)", "signal 40")])
+def test_a_process_that_ends_says_how(ends: str, how: str) -> None:
+    process = PipeProcess.start((sys.executable, "-S", "-c", f"import os, sys; {ends}"))
+    try:
+        assert process.receive(60)[2] == how
+    finally:
+        process.close()
 
 
 def test_the_server_of_workers_imports_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
