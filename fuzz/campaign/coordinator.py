@@ -175,6 +175,7 @@ class Coordinator:
                 self.state.add_replay(slot.job, event)
             case protocol.Refused(why):
                 self.state.give_up(slot.job, why)
+                self._notify_of_rest(slot)
                 slot.slice, slot.request = None, None
             case protocol.Unwritable(why):
                 self.fatal_error = self.fatal_error or why
@@ -280,6 +281,9 @@ class Coordinator:
             self._record_suspects(index)
 
     def _close(self, outcome: str) -> None:
+        # What cannot be read now is sent when the campaign goes on.
+        with suppress(OSError):
+            self.notices.send_rest()
         recorder, campaign = self.state.recorder, self.state.campaign.id
         for slot in self.slots:
             name = f"{socket.gethostname()}/{slot.number}"

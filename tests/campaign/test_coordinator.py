@@ -11,6 +11,7 @@ import pytest
 from services import Postgres
 
 from fuzz.campaign.config import parse_config
+from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import (
@@ -18,6 +19,7 @@ from fuzz.campaign.protocol import (
     FindingTriaged,
     HostEvent,
     Ready,
+    Refused,
     Request,
     Slice,
     SliceDone,
@@ -124,6 +126,24 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
     assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
 
 
+@pytest.mark.parametrize("ends", [[Refused("the target's reference failed"), Ready()], []])
+def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
+    ends: list[HostEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Saving(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if request.target == "silu":
+                super().send(number, request)
+                return
+            saved = EntrySaved("a.yaml", False, 1, 0, "", "cpu", {"severity": None})
+            self.events += [(number, event) for event in (saved, *ends)]
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
+    assert [one.get("finding", {}).get("id") for one in documents] == ["a", None]
+
+
 def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +158,8 @@ def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign
 
     documents: list[dict[str, Any]] = []
     monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
-    with pytest.raises(SystemExit):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Coordinator, "_close", lambda *_: None)
         simulate(tmp_path, Killed(ManualClock()), budget={"time": 100}, notify=["true"])
     assert documents == []
     for again in (1, 2):
