@@ -1,9 +1,8 @@
-"""What becomes of processes and threads."""
+"""What becomes of processes."""
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -31,10 +30,3 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-def join_threads() -> None:
-    """Waits for all threads that a command would wait for at its end: those that notify, for example."""
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()

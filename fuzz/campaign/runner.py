@@ -7,7 +7,7 @@ import secrets
 import shlex
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError, UsageError, os_errors_as
 from fuzz.files import lock_folder
-from fuzz.report.notify import event_document, notify_in_thread
+from fuzz.report.notify import BackgroundNotifier, event_document
 from fuzz.run import environment
 
 Say = Callable[[str], None]
@@ -67,15 +67,20 @@ def _run(
             say(f"left out: {reason}")
         if resume:
             state.adopt(rebuilt.added)
-        notify = partial(notify_in_thread, shlex.join(config.notify), say)
+        notifier = BackgroundNotifier(shlex.join(config.notify), say)
         if hosts is None and config.cluster == "local":
             hosts = Hosts(state.folder)
         launch = partial(RayProcess, HOST_MODULE, config.gpus_per_worker, config.cpus_per_worker)
         hosts = hosts or RemoteHosts(state.folder, launch)
         say(f"campaign {campaign.id} ({config.name}): {len(jobs)} jobs, {config.workers} workers")
-        outcome = Coordinator(config, state, hosts, notify).run()
-        counts = {"cases": state.cases, "new": len(state.new), "known": len(state.known)}
-        notify(event_document(outcome, campaign=config.name, **counts))
+        try:
+            outcome = Coordinator(config, state, hosts, notifier.send).run()
+            counts = {"cases": state.cases, "new": len(state.new), "known": len(state.known)}
+            notifier.send(event_document(outcome, campaign=config.name, **counts))
+        finally:
+            # A supervisor ends what still runs some seconds after the command has its exit code.
+            with suppress(KeyboardInterrupt):
+                notifier.wait()
     return state, outcome
 
 

@@ -18,6 +18,7 @@ from fuzz.model.grade import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
 from fuzz.run.replay import load_target_of
+from fuzz.target_code import prepare
 
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
@@ -44,6 +45,9 @@ def campaign(
     from fuzz.campaign.store import FindingRecord
     from fuzz.campaign.store.rebuild import entry_status
 
+    if ci_files:
+        # To write these files loads targets; a fork then would leave the threads of notification commands behind.
+        prepare()
     # What stops services ends a campaign as Ctrl-C does.
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -87,15 +87,26 @@ class NotifyingProgress(TerminalProgress):
             self.notify(bug)
 
 
-def notify_in_thread(command: str, say: Callable[[str], None], document: Mapping[str, Any]) -> None:
-    """Notifies a campaign's command, if any, in a thread; `say` gets a warning where the command fails.
+@dataclass
+class BackgroundNotifier:
+    """Notifies a campaign's command, if any, in threads; `say` gets a warning where the command fails."""
 
-    The process ends only when the commands that still run have ended, or have taken too long.
-    """
+    command: str
+    say: Callable[[str], None]
+    _threads: list[threading.Thread] = field(default_factory=list)
 
-    def run() -> None:
-        if warning := notify(command, document):
-            say(f"warning: {warning}")
+    def send(self, document: Mapping[str, Any]) -> None:
+        """Starts the command with a document, and does not wait for its end."""
+        if self.command:
+            thread = threading.Thread(target=self._notify, args=(document,))
+            thread.start()
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
 
-    if command:
-        threading.Thread(target=run).start()
+    def _notify(self, document: Mapping[str, Any]) -> None:
+        if warning := notify(self.command, document):
+            self.say(f"warning: {warning}")
+
+    def wait(self) -> None:
+        """Waits until the commands that still run have ended, or have taken too long."""
+        for thread in self._threads:
+            thread.join()

@@ -17,11 +17,12 @@ from xml.etree import ElementTree
 
 import pytest
 from commands import fuzz
-from processes import in_background, join_threads
+from processes import in_background
 
 from fuzz import corpus
 from fuzz.campaign.hosts import hosts
 from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Store
+from fuzz.errors import UsageError
 from fuzz.worker.python_process import PipeProcess
 
 pytestmark = pytest.mark.usefixtures("forked_hosts")
@@ -74,8 +75,6 @@ def run_campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
     """(exit code, JSON, standard error) of the command, which starts hosts of its own."""
     with chdir(folder):
         done = fuzz("campaign", "c.yaml", "--json", *arguments)
-        # A command that notifies starts in the folder where the process is by then.
-        join_threads()
     return done.code, done.json if done.out else None, done.err
 
 
@@ -199,6 +198,22 @@ def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only
     result = json.loads(out)
     assert result["state"] == "stopped" and result["cases"] > 0
     assert "nonsense is not installed" in result["targets"][0]["note"]
+
+
+def test_a_campaign_that_loads_targets_at_its_end_has_its_supervisor_before_any_thread_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def run(*_: object, **__: object) -> None:
+        calls.append("run")
+        raise UsageError("enough")
+
+    monkeypatch.setattr("fuzz.cli.campaign.prepare", lambda: calls.append("prepare"))
+    monkeypatch.setattr("fuzz.campaign.runner.run_campaign", run)
+    write_config(tmp_path, "right")
+    assert run_campaign(tmp_path, "--junit", "j.xml")[0] == 2
+    assert calls == ["prepare", "run"]
 
 
 def test_a_campaign_in_which_no_case_ran_has_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from fuzz.campaign.store import Store
 from fuzz.clock import Clock
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
+from fuzz.report.notify import BackgroundNotifier
 from fuzz.worker.protocol import ReplicaGroup
 
 
@@ -120,7 +122,7 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
             super().send(number, request)
 
     documents: list[dict[str, Any]] = []
-    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     found = [document["finding"] for document in documents if document["event"] == "finding"]
     assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
@@ -139,9 +141,15 @@ def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
             self.events += [(number, event) for event in (saved, *ends)]
 
     documents: list[dict[str, Any]] = []
-    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     assert [one.get("finding", {}).get("id") for one in documents] == ["a", None]
+
+
+def test_a_campaign_ends_after_the_commands_that_it_has_started(tmp_path: Path) -> None:
+    hosts, out = SimulatedHosts(ManualClock()), tmp_path / "out"
+    simulate(tmp_path, hosts, budget={"time": 100}, notify=["sh", "-c", f"sleep 0.3; cat > {out}"])
+    assert json.loads(out.read_text())["event"] == "finished"
 
 
 def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign_goes_on(
@@ -157,7 +165,7 @@ def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign
             return super().receive(seconds)
 
     documents: list[dict[str, Any]] = []
-    monkeypatch.setattr("fuzz.campaign.runner.notify_in_thread", lambda command, say, one: documents.append(one))
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Coordinator, "_close", lambda *_: None)
         simulate(tmp_path, Killed(ManualClock()), budget={"time": 100}, notify=["true"])

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
-from processes import join_threads
 
 from fuzz import corpus
 from fuzz.campaign.config import parse_config
@@ -95,7 +94,6 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     names = ["mine.py:right", "mine.py:wrong", "mine.py:ends"]
     hosts, keys = RemoteLocalHosts(tmp_path, deadly=1), {"seeds": [0, 1], "workers": 2, "notify": "cat > notified-$$"}
     state, outcome, lines = run(tmp_path, hosts, targets=names, budget={"cases": 150}, **keys)
-    join_threads()
     notified = sorted((json.loads(path.read_text()) for path in Path().glob("notified-*")), key=itemgetter("event"))
     assert [document["event"] for document in notified] == ["finding", "finding", "finished"]
     for document in notified[:2]:
