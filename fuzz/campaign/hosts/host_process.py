@@ -104,7 +104,7 @@ class SliceWatcher(Watcher):
         suspects = [group for group in running if group.plan.key in self.suspects]
         self.unsettled += suspects
         if running and not suspects and not self.seeds and not self.plans:
-            self.unsettled += [ReplicaGroup(group.plan, ((),), group.first) for group in running]
+            self.unsettled += running
             self.plans += 1
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:

@@ -45,9 +45,9 @@ def test_a_plan_that_takes_a_whole_slice_is_left_to_a_longer_one_and_not_propose
     case: Case, tmp_path: Path
 ) -> None:
     watching = watcher(tmp_path)
-    watching.on_end([ReplicaGroup(case, ((),) * 4, 7)])
-    assert watching.plans == 1
-    assert watching.unsettled == [ReplicaGroup(case, ((),), 7)]
+    running = ReplicaGroup(case, ((),) * 4, 7)
+    watching.on_end([running])
+    assert (watching.unsettled, watching.plans) == ([running], 1)
 
 
 def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path) -> None:
