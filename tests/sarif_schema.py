@@ -15,6 +15,10 @@ def check_sarif(log: dict[str, Any]) -> None:
         assert driver["name"]
         rules = driver["rules"]
         assert all(rule["id"] for rule in rules) and len({rule["id"] for rule in rules}) == len(rules)
+        for invocation in run.get("invocations", ()):
+            assert isinstance(invocation["executionSuccessful"], bool)
+            for told in invocation["toolExecutionNotifications"]:
+                assert told["level"] in ("none", "note", "warning", "error") and told["message"]["text"]
         for result in run["results"]:
             assert isinstance(result["message"]["text"], str) and result["message"]["text"]
             assert rules[result["ruleIndex"]]["id"] == result["ruleId"]

@@ -18,7 +18,7 @@ from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, J
 from fuzz.cli.supervisor import first_process
 from fuzz.errors import TargetError, UsageError
 from fuzz.report.ci_files import CiFiles
-from fuzz.report.items import run_items
+from fuzz.report.items import run_items, unconfirmed_oracles
 from fuzz.report.json import VERSION, run_json
 from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import profile_table, summary
@@ -83,7 +83,8 @@ def run(
         examined = Counter[str]()
         for _, result in done:
             examined.update(result.statistics.oracles)
-        ci_files.write(f"fuzz run {target}", items, sum(result.seconds for _, result in done), examined=examined)
+        seconds_taken, unconfirmed = sum(result.seconds for _, result in done), unconfirmed_oracles(done)
+        ci_files.write(f"fuzz run {target}", items, seconds_taken, examined=examined, unconfirmed=unconfirmed)
     if json:
         runs = [run_json(result, profile) for _, result in done]
         put_json(runs[0] if len(texts) == 1 else {"version": VERSION, "runs": runs})

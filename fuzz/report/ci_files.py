@@ -42,16 +42,19 @@ class CiFiles:
         *,
         examined: Mapping[str, int] | None = None,
         disagreeing: Sequence[ReportItem] | None = None,
+        unconfirmed: Mapping[str, str] | None = None,
         skipped: Sequence[SkippedEntry] = (),
     ) -> None:
-        """Writes the files. `examined` maps oracles to the cases that they examined; those without an item pass.
+        """Writes the files. `examined` maps oracles to the cases that they examined; those without an item pass, but
+        not those that `unconfirmed` says something of.
 
         SARIF holds the `disagreeing` items only, all of them by default. A `skipped` entry is an error in JUnit XML.
         """
         if self.junit:
-            blamed = {item.oracle for item in items}
+            blamed = {item.oracle for item in items} | set(unconfirmed or {})
             agreed = {oracle: cases for oracle, cases in (examined or {}).items() if oracle not in blamed}
             not_run = {str(each.path): str(each.error) for each in skipped}
-            write_result(self.junit, junit(name, items, seconds, agreed, not_run))
+            write_result(self.junit, junit(name, items, seconds, agreed, not_run, unconfirmed))
         if self.sarif:
-            write_result(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))
+            shown = items if disagreeing is None else disagreeing
+            write_result(self.sarif, sarif(shown, environment.fuzz_version(), unconfirmed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,6 +74,15 @@ def run_items(result: Result, target: Target, *, only_new: bool) -> list[ReportI
         message = headline(bug.least.reported_finding, entry.also)
         items.append(make_item(entry, target, bug.path, state, "known" if bug.known else "new", message))
     return items
+
+
+def unconfirmed_oracles(runs: Iterable[tuple[Target, Result]]) -> dict[str, str]:
+    """The oracles whose disagreements make runs fail though none is confirmed, and what is to be said of them."""
+    texts: dict[str, list[str]] = {}
+    for target, result in runs:
+        for oracle, count in result.counted_unconfirmed.items():
+            texts.setdefault(oracle, []).append(f"{target.name}: {count} disagreed, and the time ended before any")
+    return {oracle: f"{', '.join(parts)} was confirmed; give it more --seconds" for oracle, parts in texts.items()}
 
 
 def replay_item(replayed: ReplayedEntry) -> ReportItem:

@@ -36,7 +36,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         **({"profile": {name: round(spent, 3) for name, spent in result.profile.items()}} if profile else {}),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
-        "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
+        "cut_off": {"calls": result.calls_cut_off, "disagreements": sum(result.disagreements_cut_off.values())},
         "derived_rejects": {
             "tried": result.invalid_inputs.tried,
             "accepted": [accepted_json(accepted) for accepted in result.invalid_inputs.accepted],

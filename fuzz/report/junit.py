@@ -19,20 +19,26 @@ def junit(
     seconds: float,
     agreed: Mapping[str, int] | None = None,
     errors: Mapping[str, str] | None = None,
+    unconfirmed: Mapping[str, str] | None = None,
 ) -> str:
     """The document. `agreed` maps oracles that found nothing to the cases that they examined: tests that pass.
 
-    `errors` maps the paths of entries that could not be run to the reasons. `seconds` is the time that all of it took.
+    `unconfirmed` maps oracles to what is to be said of their disagreements: tests that fail. `errors` maps the paths of
+    entries that could not be run to the reasons. `seconds` is the time that all of it took.
     """
-    agreed, errors, states = agreed or {}, errors or {}, Counter(item.state for item in items)
-    tests = len(items) + len(agreed) + len(errors)
-    counts = {"tests": tests, "failures": states["failed"], "errors": len(errors), "skipped": states["accepted"]}
+    agreed, errors, unconfirmed = agreed or {}, errors or {}, unconfirmed or {}
+    states = Counter(item.state for item in items)
+    tests, failures = len(items) + len(agreed) + len(errors) + len(unconfirmed), states["failed"] + len(unconfirmed)
+    counts = {"tests": tests, "failures": failures, "errors": len(errors), "skipped": states["accepted"]}
     numbers = {key: str(value) for key, value in counts.items()} | {"time": f"{seconds:.3f}"}
     root = Element("testsuites", {"name": name, **numbers})
     suite = SubElement(root, "testsuite", root.attrib)
     for oracle, cases in agreed.items():
         test = SubElement(suite, "testcase", {"classname": name, "name": oracle, "time": "0"})
         SubElement(test, "system-out").text = f"{cases} cases examined"
+    for oracle, message in unconfirmed.items():
+        test = SubElement(suite, "testcase", {"classname": name, "name": oracle, "time": "0"})
+        SubElement(test, "failure", {"type": oracle, "message": message})
     for item in items:
         add_test(suite, item)
     for path, reason in errors.items():

@@ -182,7 +182,7 @@ def cut_off_parts(result: Result) -> list[str]:
     why = "before the run was interrupted" if result.interrupted else "for which --seconds was too short"
     counts = {
         "calls stopped while they ran": result.calls_cut_off,
-        f"disagreements not confirmed, {why}": result.disagreements_cut_off,
+        f"disagreements not confirmed, {why}": sum(result.disagreements_cut_off.values()),
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on": unfinished,
         "findings not yet graded, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
         "findings graded for now, for which the next run, or fuzz shrink, tries more inputs": for_now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -18,13 +18,20 @@ LEVELS = {"high": "error", "medium": "warning", "low": "note"}
 """The level of each severity."""
 
 
-def sarif(items: Sequence[ReportItem], version: str) -> str:
-    """The log of one run, in which every item is a result. `version` is that of this package."""
+def sarif(items: Sequence[ReportItem], version: str, unconfirmed: Mapping[str, str] | None = None) -> str:
+    """The log of one run, in which every item is a result. `version` is that of this package.
+
+    What `unconfirmed` says of the disagreements of oracles are notifications: no finding, and no source line, stands
+    for them.
+    """
     names = sorted({item.rule for item in items})
     rules = [rule(name) for name in names]
     driver = {"name": "fuzz", "version": version, "semanticVersion": version, "rules": rules}
     results = [result(item, names.index(item.rule)) for item in items]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    if unconfirmed:
+        told = [{"level": "error", "message": {"text": f"{name}: {text}"}} for name, text in unconfirmed.items()]
+        run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": told}]
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
 
 

@@ -19,7 +19,7 @@ class Result:
     """The result of a run: the bugs that it hit, known ones among them, and its statistics.
 
     `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
-    was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
+    was not confirmed before the end, by oracle. What was cut off of a bug's shrinking is said by the bug.
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
@@ -33,21 +33,26 @@ class Result:
     interrupted: bool = False
     unconfirmed: int = 0
     calls_cut_off: int = 0
-    disagreements_cut_off: int = 0
+    disagreements_cut_off: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
     invalid_inputs: InvalidInputs = InvalidInputs()
     loaded_anew: str = ""
 
     def fails(self, *, only_new: bool = False) -> bool:
-        """Whether a finding counts, or a new one if `only_new`.
-
-        Where nothing was confirmed, and the time ended while a disagreement was, that one counts as a finding that is
-        not graded yet: a run too short to confirm what it saw must not pass.
-        """
+        """Whether a finding counts, or a new one if `only_new`, or a disagreement that was not confirmed."""
         if any(bug.counts(self.options.threshold) and not (bug.known and only_new) for bug in self.bugs):
             return True
-        return self.nothing_confirmed and is_at_least(None, self.options.threshold)
+        return bool(self.counted_unconfirmed)
+
+    @property
+    def counted_unconfirmed(self) -> Mapping[str, int]:
+        """How many disagreements of each oracle the run fails for, as the time ended before any was confirmed.
+
+        Each counts as a finding that is not graded yet: a run too short to confirm what it saw must not pass.
+        """
+        counts = self.nothing_confirmed and is_at_least(None, self.options.threshold)
+        return self.disagreements_cut_off if counts else {}
 
     @property
     def nothing_confirmed(self) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
+from xml.etree import ElementTree
 
 import pytest
 from bugs import make_bug
+from sarif_schema import check_sarif
 
 import fuzz.cli.run as run_module
 from fuzz import corpus
@@ -59,6 +63,28 @@ def test_a_run_ends_with_1_for_findings_at_or_above_the_threshold(
 def test_another_severity_is_refused() -> None:
     with pytest.raises(UsageError, match="low, medium, high, not 'none'"):
         RunOptions("gelu_bw", fail_on="none")
+
+
+@pytest.mark.parametrize(("fail_on", "fails"), [("medium", True), ("high", False)])
+def test_what_a_run_fails_for_without_having_confirmed_it_fails_in_its_files(
+    gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_on: str, fails: bool
+) -> None:
+    def fuzz(options: RunOptions, *_: object) -> tuple[Target, Result]:
+        statistics = RunStatistics(cases=9, oracles=Counter(fault=9, accuracy=9))
+        return gelu, Result(options, "cpu", statistics, [], 1.0, disagreements_cut_off={"accuracy": 2})
+
+    monkeypatch.setattr(run_module, "fuzz", fuzz)
+    xml, log = tmp_path / "j.xml", tmp_path / "s.json"
+    assert run_module.run("gelu_bw", fail_on=fail_on, junit=xml, sarif=log) == fails
+    (suite,) = ElementTree.parse(xml).getroot()
+    assert {test.attrib["name"]: test[0].tag for test in suite} == {
+        "fault": "system-out",
+        "accuracy": "failure" if fails else "system-out",
+    }
+    assert suite.attrib["failures"] == str(int(fails))
+    written = json.loads(log.read_text())
+    check_sarif(written)
+    assert ("2 disagreed" in str(written["runs"][0].get("invocations"))) is fails
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,9 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on: 1",
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
-    stopped = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, interrupted=True, disagreements_cut_off=2)
+    stopped = Result(
+        RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, interrupted=True, disagreements_cut_off={"accuracy": 2}
+    )
     assert cut_off_parts(stopped) == ["disagreements not confirmed, before the run was interrupted: 2"]
 
 
@@ -115,7 +117,7 @@ def test_replicas_that_no_oracle_examined_are_counted() -> None:
 
 
 def test_a_run_that_fails_without_a_confirmed_finding_says_why() -> None:
-    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, disagreements_cut_off=1)
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, disagreements_cut_off={"accuracy": 1})
     progress, text = watched()
     progress.console.print(summary(result))
     told = " ".join(text.getvalue().split())

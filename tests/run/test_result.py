@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from bugs import make_bug
 
@@ -15,13 +17,13 @@ from fuzz.search.statistics import RunStatistics
     ("options", "numbers", "fails"),
     [
         ({}, {}, False),
-        ({}, {"disagreements_cut_off": 1}, True),
-        ({"fail_on": "high"}, {"disagreements_cut_off": 1}, False),
-        ({}, {"disagreements_cut_off": 1, "interrupted": True}, False),
+        ({}, {"disagreements_cut_off": {"accuracy": 1}}, True),
+        ({"fail_on": "high"}, {"disagreements_cut_off": {"accuracy": 1}}, False),
+        ({}, {"disagreements_cut_off": {"accuracy": 1}, "interrupted": True}, False),
     ],
 )
 def test_a_disagreement_that_could_not_be_confirmed_counts_as_medium(
-    options: dict[str, str], numbers: dict[str, int], fails: bool
+    options: dict[str, str], numbers: dict[str, Any], fails: bool
 ) -> None:
     result = Result(RunOptions("gelu_bw", **options), "cpu", RunStatistics(), [], 1.0, **numbers)  # type: ignore[arg-type]
     assert result.fails() is fails
@@ -29,5 +31,5 @@ def test_a_disagreement_that_could_not_be_confirmed_counts_as_medium(
 
 def test_beside_a_confirmed_finding_it_does_not_count(case: Case) -> None:
     bug = make_bug(case, "dx", known=True)
-    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, disagreements_cut_off=1)
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, disagreements_cut_off={"accuracy": 1})
     assert result.fails() and not result.fails(only_new=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -46,8 +47,8 @@ class Disagreement:
 class FindingHandler:
     """Turns the disagreements of a run into bugs, one for each cause, and has each saved and graded.
 
-    `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or counted by `cut_off`. The
-    fields after it are explained at BugSaver and BugPostprocessor.
+    `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or counted by `cut_off`, for each
+    oracle. The fields after it are explained at BugSaver and BugPostprocessor.
     """
 
     options: RunOptions
@@ -65,7 +66,7 @@ class FindingHandler:
     bugs: list[Bug] = field(default_factory=list)
     with_grades: bool = True
     unconfirmed: int = 0
-    cut_off: int = 0
+    cut_off: Counter[str] = field(default_factory=Counter)
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
@@ -127,7 +128,7 @@ class FindingHandler:
                     # What else there may be to a case that is reported already would read as another one.
                     self._may_show(seen)
                     if not self._showed_new_bug(seen):
-                        self.cut_off += 1
+                        self.cut_off[finding.oracle] += 1
                         self.watcher.on_cut_off(case, finding, index)
                     break
             return later
