@@ -221,7 +221,7 @@ class Coordinator:
                 before = [one for one in dict.fromkeys((name, replaced)) if one in slot.unnotified]
                 for one in before:
                     slot.unnotified.remove(one)
-                if (new or before) and not is_sent:
+                if (new or before) and not is_sent and name in self.state.new:
                     self._keep_notice(slot, name, event)
                 if replaced in before and replaced != name:
                     self.notices.drop(replaced)

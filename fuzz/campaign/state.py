@@ -52,8 +52,10 @@ class RunningSlice:
 class CampaignState:
     """Everything that a resumed campaign needs to know. The jobs stand in the order of the configuration.
 
-    `new`, `known`, `fixed` and `regressed` give the tag of the job that saw a finding. `last_new` is when a new
-    finding was saved last, in seconds of fuzzing.
+    `new`, `known`, `fixed` and `regressed` give the tag of the job that saw a finding; `earlier` are the findings of
+    others that were saved when this campaign began or went on, whether or not it has hit them. `former` maps a name
+    that a finding had, before a smaller case took its place, to the next one. `last_new` is when a new finding was
+    saved last, in seconds of fuzzing.
     """
 
     store: Store
@@ -66,6 +68,8 @@ class CampaignState:
     known: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
     regressed: dict[str, str] = field(default_factory=dict)
+    earlier: set[str] = field(default_factory=set)
+    former: dict[str, str] = field(default_factory=dict)
     last_new: float = 0.0
 
     def __post_init__(self) -> None:
@@ -101,6 +105,8 @@ class CampaignState:
         """Lets time run, and takes up what was running when an earlier run of this campaign ended."""
         self._start = self.clock.monotonic() - self.campaign.seconds
         self.last_new = self.campaign.seconds
+        saved = corpus.entry_files([self.corpus]) if self.corpus.is_dir() else ()
+        self.earlier = {path.stem for path in saved} - self.new.keys()
         for index in range(len(self.jobs)):
             self.record_suspects(index, blamed=True)
 
@@ -206,21 +212,41 @@ class CampaignState:
         path, replaced = Path(event.path), Path(event.replaced).stem if event.replaced else ""
         name, mark = path.stem, tag(running.before)
         first = not event.known and name not in self.new and replaced not in self.new
-        if replaced in self.new:
-            del self.new[replaced]
-            running.new.discard(replaced)
-            self.new[name] = mark
         if first:
-            self.new[name] = mark
+            # The entry of a known one that is found anew was removed meanwhile.
+            self.earlier.discard(name)
+            self.known.pop(name, None)
             self.last_new = self.elapsed
-        if name in self.new:
+        # What a new finding was merged into may have been saved before this campaign began.
+        is_new = not {name, replaced} & (self.earlier | self.known.keys())
+        is_new &= first or name in self.new or replaced in self.new
+        if replaced not in ("", name):
+            self._rename(running, replaced, name, mark)
+        if is_new:
+            self.new.setdefault(name, mark)
             running.new.add(name)
+        elif self.new.pop(name, ""):
+            self.known[name] = mark
+            running.new.discard(name)
         self._save_occurrence(running, event, replaced)
         return name if first else ""
+
+    def _rename(self, running: RunningSlice, old: str, new: str, mark: str) -> None:
+        """Has a finding under another name from now on, or merges it with the one of that name."""
+        self.former.pop(new, None)
+        self.former[old] = new
+        for marks in (self.new, self.known, self.fixed, self.regressed):
+            if marks.pop(old, ""):
+                marks[new] = mark
+        if old in self.earlier:
+            self.earlier = self.earlier - {old} | {new}
+        running.new.discard(old)
 
     def add_hit(self, running: RunningSlice, event: Hit) -> None:
         """Takes up a finding that a slice hit, at its end."""
         name = Path(event.path).stem
+        while name in self.former:
+            name = self.former[name]
         if name not in self.new:
             self.known[name] = tag(running.before)
         self._save_occurrence(running, event, "")

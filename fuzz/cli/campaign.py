@@ -22,7 +22,7 @@ from fuzz.target_code import prepare
 
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
-    from fuzz.campaign.store import FindingRecord
+    from fuzz.campaign.store import FindingRecord, Store
 
 
 def campaign(
@@ -42,7 +42,6 @@ def campaign(
     from fuzz.campaign.result_table import campaign_json, make_table
     from fuzz.campaign.runner import run_campaign
     from fuzz.campaign.state import why_nothing_ran
-    from fuzz.campaign.store import FindingRecord
     from fuzz.campaign.store.rebuild import entry_status
 
     if ci_files:
@@ -56,7 +55,7 @@ def campaign(
         signal.signal(signal.SIGTERM, handler)
     with state.store:
         names = (*state.regressed, *state.known, *state.new)
-        findings = {name: state.store.find(FindingRecord, name) for name in names}
+        findings = {name: find_finding(state.store, name) for name in names}
         if json:
             put_json(campaign_json(state, outcome))
         else:
@@ -75,6 +74,13 @@ def campaign(
         if outcome == "finished" and why:
             raise UsageError(why)
         return 0
+
+
+def find_finding(store: Store, name: str) -> FindingRecord | None:
+    """The finding that has such an id, or had it until another campaign put a smaller case in its place."""
+    from fuzz.campaign.store import FindingRecord
+
+    return store.find(FindingRecord, name) or store.find(FindingRecord, store.current_id(name))
 
 
 def counts(finding: FindingRecord | None, fail_on: str) -> bool:

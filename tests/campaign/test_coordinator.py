@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from services import Postgres
 
+from fuzz import corpus
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.hosts.hosts import Hosts
@@ -33,6 +34,7 @@ from fuzz.campaign.store import Store
 from fuzz.clock import Clock
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
+from fuzz.model.entry import Entry
 from fuzz.report.notify import BackgroundNotifier
 from fuzz.worker.protocol import ReplicaGroup
 
@@ -126,6 +128,27 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     found = [document["finding"] for document in documents if document["event"] == "finding"]
     assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
+
+
+def test_a_new_finding_that_is_merged_into_an_earlier_one_is_not_notified_of(
+    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = corpus.save_entry(tmp_path / "corpus", replace(entry, status="accepted"))
+
+    class Saving(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if not self.slices:
+                finding = {"severity": None}
+                merged = EntrySaved(str(known), True, 2, 0, "b.yaml", "cpu", finding)
+                saved = EntrySaved("b.yaml", False, 1, 0, "", "cpu", finding)
+                self.events += [(number, saved), (number, merged), (number, FindingTriaged(known.stem))]
+            super().send(number, request)
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
+    state, _ = simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
+    assert [document["event"] for document in documents] == ["finished"]
+    assert (list(state.new), list(state.known)) == ([], [known.stem])
 
 
 @pytest.mark.parametrize("ends", [[Refused("the target's reference failed"), Ready()], []])

@@ -99,6 +99,10 @@ class Store:
                 _put(connection, FormerId(replaces, finding.id))
             if occurrence is not None:
                 _put(connection, occurrence)
+                if renamed and not occurrence.new:
+                    # What was new to this campaign has become part of a finding that was not.
+                    known = sa.update(OCCURRENCES).filter_by(finding=finding.id, campaign=occurrence.campaign)
+                    connection.execute(known.values(new=False))
             _update_hits(connection, finding.id)
 
     def save_replay(self, finding: str, outcome: str) -> None:

@@ -1,0 +1,109 @@
+"""What a campaign knows of findings whose entries are replaced, merged and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz import corpus
+from fuzz.campaign.protocol import EntrySaved, Hit
+from fuzz.campaign.recorder import Recorder
+from fuzz.campaign.result_table import campaign_json
+from fuzz.campaign.state import CampaignState, RunningSlice
+from fuzz.campaign.store import FindingRecord, Job, Store
+from fuzz.cli.campaign import find_finding
+from fuzz.clock import Clock
+from fuzz.model.entry import Entry
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def save(entry: Entry, tmp_path: Path) -> Callable[[str], Path]:
+    """Saves the same entry under a name."""
+
+    def save(name: str) -> Path:
+        path = corpus.save_entry(tmp_path / "corpus", entry)
+        return path.rename(path.with_name(f"{name}.yaml"))
+
+    return save
+
+
+def start(folder: Path, store: Store) -> tuple[CampaignState, RunningSlice]:
+    """A campaign with one job, whose first slice runs."""
+    campaign = store.create_campaign("nightly", "{}", str(folder / "corpus"), 0.0, "host", 1)
+    campaign = replace(campaign, folder=str(folder / "state"))
+    clock, jobs = Clock(), [Job(campaign.id, "gelu_bw", "", "cpu", "auto", 0)]
+    state = CampaignState(store, Recorder(store, clock, print), clock, campaign, jobs, print)
+    state.start()
+    return state, RunningSlice(0, jobs[0])
+
+
+def names(state: CampaignState) -> tuple[list[str], list[str]]:
+    """(the new findings, the known ones), as they are after a resumption as well."""
+    again = replace(state, new={}, known={})
+    again.load()
+    assert (again.new, again.known) == (state.new, state.known)
+    return list(state.new), list(state.known)
+
+
+def test_a_known_finding_that_gets_a_smaller_case_has_its_new_name_only(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = save("a")
+    state, running = start(tmp_path, store)
+    state.add_hit(running, Hit(str(path), True, 1, 5))
+    state.regressed["a"] = state.known["a"]
+    smaller = path.rename(path.with_name("b.yaml"))
+    assert state.add_saved(running, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {})) == ""
+    # Another host has read the folder before that.
+    state.add_hit(running, Hit(str(path), True, 3, 9))
+    assert names(state) == ([], ["b"]) and list(state.regressed) == ["b"]
+    (found,) = campaign_json(state, "finished")["findings"]
+    assert (found["id"], found["seen"]) == ("b", "known")
+
+
+def test_a_new_finding_that_is_merged_into_a_known_one_leaves_none_that_is_new(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    known = save("a")
+    state, running = start(tmp_path, store)
+    path = save("b")
+    assert state.add_saved(running, EntrySaved(str(path), False, 1, 3, "", "cpu", {})) == "b"
+    path.unlink()
+    assert state.add_saved(RunningSlice(0, replace(running.before, slices=1)), EntrySaved(
+        str(known), True, 2, 3, str(path), "cpu", {}
+    )) == ""  # fmt: skip
+    assert names(state) == ([], ["a"])
+
+
+def test_a_new_finding_of_an_earlier_slice_that_gets_a_smaller_case_is_still_new(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    state, running = start(tmp_path, store)
+    path = save("a")
+    state.add_saved(running, EntrySaved(str(path), False, 1, 3, "", "cpu", {}))
+    smaller = path.rename(path.with_name("b.yaml"))
+    state.add_saved(running, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {}))
+    state.add_hit(running, Hit(str(smaller), True, 2, 7))
+    assert names(state) == (["b"], [])
+
+
+def test_a_finding_to_which_another_campaign_gave_a_smaller_case_is_no_unknown_one(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = save("a")
+    state, running = start(tmp_path, store)
+    state.add_hit(running, Hit(str(path), True, 1, 5))
+    other, slice_of_other = start(tmp_path, store)
+    smaller = path.rename(path.with_name("b.yaml"))
+    other.add_saved(slice_of_other, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {}))
+    assert find_finding(store, "a") == store.find(FindingRecord, "b") is not None
+    assert find_finding(store, "c") is None
