@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from fuzz.campaign.state import CampaignState, tag
-from fuzz.campaign.store import Job
+from fuzz.campaign.store import FindingRecord, Job
 from fuzz.campaign.store.rebuild import entry_status
 from fuzz.model.grade import SEVERITIES, UNGRADED
 
@@ -76,7 +76,9 @@ def make_table(state: CampaignState) -> Table:
 def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
     """The value that ``fuzz campaign --json`` prints."""
     campaign = state.campaign
-    saved = {finding.id: finding for finding in state.store.findings(campaign=campaign.id, limit=1 << 31)}
+    names = dict.fromkeys((*state.new, *state.known, *state.regressed))
+    # What is marked fixed and disagrees again may not have been hit.
+    findings = [found for name in names if (found := state.store.find(FindingRecord, name))]
     return {
         "version": VERSION,
         "campaign": campaign.id,
@@ -87,12 +89,11 @@ def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
         "targets": job_rows(state),
         "findings": [
             {
-                **asdict(saved[name]),
-                "status": entry_status(saved[name]),
-                "seen": "new" if name in state.new else "known",
+                **asdict(finding),
+                "status": entry_status(finding),
+                "seen": "new" if finding.id in state.new else "known",
             }
-            for name in (*state.new, *state.known)
-            if name in saved
+            for finding in findings
         ],
         "fixed": sorted(state.fixed),
         "again": sorted(state.regressed),

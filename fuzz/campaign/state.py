@@ -100,6 +100,22 @@ class CampaignState:
         for seen in self.store.read(Occurrence, campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: mark for name, mark in self.known.items() if name not in self.new}
+        if self.campaign.state == "finished":
+            self._load_replays()
+
+    def _load_replays(self) -> None:
+        """Takes up what came of the entries that were replayed. A campaign that goes on replays them again instead."""
+        jobs = self._first_jobs()
+        for finding in self.store.findings(corpus=str(self.corpus.resolve()), limit=1 << 31):
+            job = jobs.get((finding.target, finding.planted))
+            if job is not None and (finding.replayed, finding.status) == ("agrees", "open"):
+                self.fixed[finding.id] = tag(job)
+            if job is not None and (finding.replayed, finding.status) == ("disagrees", "fixed"):
+                self.regressed[finding.id] = tag(job)
+
+    def _first_jobs(self) -> dict[tuple[str, str], Job]:
+        """(target, planted bug) -> the first job of it."""
+        return {(target_name(job), job.planted): job for job in reversed(self.jobs)}
 
     def start(self) -> None:
         """Lets time run, and takes up what was running when an earlier run of this campaign ended."""
@@ -115,7 +131,7 @@ class CampaignState:
 
         Another campaign's would be in the store, or come there when that one goes on.
         """
-        jobs = {(target_name(job), job.planted): job for job in reversed(self.jobs)}
+        jobs = self._first_jobs()
         for finding in findings:
             job = jobs.get((finding.target, finding.planted))
             if job is None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from fuzz import corpus
-from fuzz.campaign.protocol import EntrySaved, Hit
+from fuzz.campaign.protocol import EntrySaved, Hit, Replayed
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.result_table import campaign_json
 from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import FindingRecord, Job, Store
+from fuzz.campaign.store.rebuild import rebuild
 from fuzz.cli.campaign import find_finding
 from fuzz.clock import Clock
 from fuzz.model.entry import Entry
@@ -40,7 +41,7 @@ def start(folder: Path, store: Store) -> tuple[CampaignState, RunningSlice]:
     """A campaign with one job, whose first slice runs."""
     campaign = store.create_campaign("nightly", "{}", str(folder / "corpus"), 0.0, "host", 1)
     campaign = replace(campaign, folder=str(folder / "state"))
-    clock, jobs = Clock(), [Job(campaign.id, "gelu_bw", "", "cpu", "auto", 0)]
+    clock, jobs = Clock(), [Job(campaign.id, "gelu_bw", "erf_saturates", "cpu", "auto", 0)]
     state = CampaignState(store, Recorder(store, clock, print), clock, campaign, jobs, print)
     state.start()
     return state, RunningSlice(0, jobs[0])
@@ -94,6 +95,26 @@ def test_a_new_finding_of_an_earlier_slice_that_gets_a_smaller_case_is_still_new
     state.add_saved(running, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {}))
     state.add_hit(running, Hit(str(smaller), True, 2, 7))
     assert names(state) == (["b"], [])
+
+
+@pytest.mark.parametrize("resumed", ["finished", "running"])
+def test_what_replays_have_shown_is_known_when_a_finished_campaign_is_asked_again(
+    resumed: str, store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    corpus.mark(save("again"), "fixed", "repaired")
+    save("gone")
+    state, _ = start(tmp_path, store)
+    rebuild(store, state.corpus)
+    for name, disagrees, status in (("again", True, "fixed"), ("gone", False, "open")):
+        state.add_replay(0, Replayed(str(state.corpus / "gelu_bw" / f"{name}.yaml"), disagrees, status))
+    assert (list(state.regressed), list(state.fixed)) == (["again"], ["gone"])
+    campaign = replace(state.campaign, state=resumed)
+    later = replace(state, campaign=campaign, regressed={}, fixed={})
+    later.load()
+    expected = (state.regressed, state.fixed) if resumed == "finished" else ({}, {})
+    assert (later.regressed, later.fixed) == expected
+    shown = campaign_json(later, "finished")
+    assert shown["again"] == [finding["id"] for finding in shown["findings"]] == list(later.regressed)
 
 
 def test_a_finding_to_which_another_campaign_gave_a_smaller_case_is_no_unknown_one(
