@@ -183,7 +183,9 @@ class Coordinator:
                 self._end_host(slot, why)
             case protocol.Failed(why):
                 self.state.say(f"{self.state.jobs[slot.job].target}: {why}")
-                if slot.slice:
+                if isinstance(slot.request, Replay):
+                    self.scheduler.replay_rest(slot, why)
+                elif slot.slice:
                     self._notify_of_rest(slot)
                     self._record_suspects(slot.job)
                     self.scheduler.end_slice(slot, died=True)
@@ -242,7 +244,7 @@ class Coordinator:
         if slot.state == "starting":
             slot.failed_starts, slot.last_failure = slot.failed_starts + 1, why
         if isinstance(slot.request, Replay):
-            self.scheduler.replay_rest(slot)
+            self.scheduler.replay_rest(slot, f"the worker ended ({why})")
         elif slot.slice:
             self._notify_of_rest(slot)
             target, count = self.state.jobs[slot.job].target, self._record_suspects(slot.job)

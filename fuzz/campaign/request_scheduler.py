@@ -186,14 +186,15 @@ class RequestScheduler:
         target = self.state.jobs[index].target
         self.state.say(f"{target}: every case was refused, the last one: {rejection}; tried again in {pause:.0f} s")
 
-    def replay_rest(self, slot: WorkerSlot) -> None:
-        """Queues the entries again that a host which has died did not start to replay."""
+    def replay_rest(self, slot: WorkerSlot, why: str) -> None:
+        """Queues the entries again that a host did not start to replay, whose request ended early, and says why."""
         assert isinstance(slot.request, Replay)
         started = [path for path in slot.request.paths if path not in slot.unreplayed]
         for path in started[-1:]:
-            self.state.say(f"{path}: the worker ended while it was replayed")
+            self.state.say(f"{path} cannot be replayed: {why}")
         if slot.unreplayed:
             self.replays.append((slot.job, replace(slot.request, paths=tuple(slot.unreplayed))))
+        slot.request = None
 
 
 def coverage_cases(first: int, number: int) -> int:

@@ -1,7 +1,8 @@
 """Implements ``fuzz replay``, in both directions: open entries must still fail, fixed ones must pass.
 
 Where no backend is named an entry runs on its own, the one that it was seen on, if that is here. An open entry that
-agrees on another one passes. An entry that cannot be read or run here is skipped, and makes the command end with 2.
+agrees on another one passes. An entry that cannot be read or run here is skipped, and makes the command end with 2; one
+whose worker failed by itself is as well, and makes it end with 3.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import typer
 
 from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import BackendName, EntriesTarget, Json
-from fuzz.errors import UsageError
+from fuzz.errors import InternalError, UsageError
 from fuzz.escaping import printable
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import replay_item
 from fuzz.run.replay import ReplayedEntry, SkippedEntry, replay_entries
+
+INTERNAL = 3
+"""The exit code where a worker's own code failed, whatever else came of the entries."""
 
 
 def replay(
@@ -39,7 +43,8 @@ def replay(
     for result in replay_entries(paths, backend, target):
         if isinstance(result, SkippedEntry):
             skipped.append(result)
-            complain(f"skipped {printable(str(result.path))}: {result.error}")
+            why = "internal error in a worker\n" if isinstance(result.error, InternalError) else ""
+            complain(f"skipped {printable(str(result.path))}: {why}{result.error}")
             continue
         results.append(result)
         if not json:
@@ -56,6 +61,8 @@ def replay(
         put_json(replay_json(results, skipped))
     elif results:
         put(f"{len(results) - failed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""))
+    if any(isinstance(each.error, InternalError) for each in skipped):
+        return INTERNAL
     return 1 if failed else 2 if skipped else 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.backends import DEFAULT
-from fuzz.errors import UsageError
+from fuzz.errors import InternalError, UsageError
 from fuzz.escaping import shell_quote
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY, FAULT, SAMPLED_ORACLES
@@ -94,10 +94,10 @@ class Servers:
 
 @dataclass(frozen=True)
 class SkippedEntry:
-    """An entry that cannot be read or run here; `error` says why."""
+    """An entry that cannot be read or run here, or whose worker failed by itself; `error` says why."""
 
     path: Path
-    error: UsageError
+    error: UsageError | InternalError
 
 
 def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Iterator[ReplayedEntry | SkippedEntry]:
@@ -117,7 +117,7 @@ def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Ite
             entry = corpus.read(path)
             one = own_backend(entry, chosen) if backend == "auto" else chosen
             return replay_entry(path, entry, one, target, servers)
-        except UsageError as error:
+        except (UsageError, InternalError) as error:
             return SkippedEntry(path, error)
 
     fork_worker_server()

@@ -12,16 +12,21 @@ import pytest
 from services import Postgres
 
 from fuzz import corpus
+from fuzz.campaign import protocol
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.hosts.hosts import Hosts
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import (
     EntrySaved,
+    Failed,
     FindingTriaged,
+    HostDied,
     HostEvent,
     Ready,
     Refused,
+    Replay,
+    Replayed,
     Request,
     Slice,
     SliceDone,
@@ -167,6 +172,35 @@ def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
     monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     assert [one.get("finding", {}).get("id") for one in documents] == ["a", None]
+
+
+@pytest.mark.parametrize("ends", [[Failed("internal error: KeyError: 1"), Ready()], [HostDied("SIGSEGV")]])
+def test_an_error_while_an_entry_is_replayed_costs_that_entry_only(
+    ends: list[HostEvent], tmp_path: Path, entry: Entry
+) -> None:
+    case, paths = entry.case, []
+    for number in range(3):
+        marked = replace(entry, planted="", case=replace(case, calls=case.calls * (number + 1)))
+        paths.append(str(corpus.save_entry(tmp_path / "corpus", marked)))
+    replayed: list[str] = []
+
+    class Replaying(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if not isinstance(request, Replay):
+                super().send(number, request)
+                return
+            for path in request.paths:
+                replayed.append(path)
+                self.events.append((number, protocol.Replaying(path)))
+                if path == sorted(paths)[1]:
+                    self.events += [(number, event) for event in ends]
+                    return
+                self.events.append((number, Replayed(path, True, "open")))
+            self.events.append((number, Ready()))
+
+    _, lines = simulate(tmp_path, Replaying(ManualClock()), budget={"time": 100})
+    assert replayed == sorted(paths)
+    assert len([line for line in lines if line.startswith(f"{sorted(paths)[1]} cannot be replayed: ")]) == 1
 
 
 def test_a_campaign_ends_after_the_commands_that_it_has_started(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Done, fuzz
@@ -20,7 +21,8 @@ from processes import has_ended, heeding_ctrl_c
 from programs import run_programs
 
 from fuzz import __version__, corpus
-from fuzz.run import environment
+from fuzz.errors import InternalError
+from fuzz.run import environment, replay
 
 pytestmark = pytest.mark.usefixtures("no_cross_checks")
 FUZZ = Path(sys.executable).with_name("fuzz")
@@ -355,6 +357,23 @@ def test_replay_goes_on_past_what_it_cannot_run(saved: Path, tmp_path: Path) -> 
     assert junit.read_text().count("<error ") == 2 and 'errors="2"' in junit.read_text()
     corpus.mark(saved, "fixed", "said so")
     assert fuzz("replay", saved.parent).code == 1
+
+
+def test_a_worker_that_fails_by_itself_costs_its_entry_and_no_other(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay_entry = replay.replay_entry
+
+    def fail(path: Path, *arguments: Any) -> replay.ReplayedEntry:
+        if path.stem == "a":
+            raise InternalError("Traceback: a mistake")
+        return replay_entry(path, *arguments)
+
+    monkeypatch.setattr(replay, "replay_entry", fail)
+    shutil.copy(saved, saved.with_name("a.yaml"))
+    done = fuzz("replay", saved.parent)
+    assert done.code == 3 and "1 passed, 0 failed, 1 skipped" in done.out
+    assert f"skipped {saved.with_name('a.yaml')}: internal error in a worker\nTraceback: a mistake" in done.err
 
 
 def test_the_printed_command_repeats_a_planted_bug_of_a_target_of_ones_own(tmp_path: Path) -> None:
