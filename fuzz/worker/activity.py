@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, MutableSequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ STARTING = -1
 NUMBER, SINCE, PID, STATUS, FAULT, FORKS, TARGETS_CODE = range(7)
 """The cells of an activity; those of the profile follow them."""
 PROFILE_START = 7
+MOST_PIDS = 1 << 22
+"""The largest number that Linux gives to a process."""
 TARGETS_CODES = ("", "the target's file", "the target's reference")
 """What of a target's own code a worker runs beside the launcher."""
 FILE, REFERENCE = 1, 2
@@ -54,9 +57,11 @@ class Activity:
         """Notes that the process waits for a request."""
         self.cells[SINCE] = math.inf
 
-    def _whole(self, cell: int) -> int:
-        """A cell's number; 0 where a kernel has written over it what is none."""
-        return int(self.cells[cell]) if math.isfinite(self.cells[cell]) else 0
+    def _whole(self, cell: int, values: range | None = None) -> int:
+        """A cell's number, one of `values` if these are given; 0 where a kernel has written over it what is none."""
+        value = self.cells[cell]
+        number = int(value) if math.isfinite(value) else 0
+        return number if values is None or number == value and number in values else 0
 
     @property
     def number(self) -> int:
@@ -71,12 +76,13 @@ class Activity:
     @property
     def profile(self) -> dict[str, float]:
         """The seconds that the process has spent on each activity."""
-        return dict(zip(ACTIVITIES, self.cells[PROFILE_START:], strict=True))
+        seconds = (value if 0 <= value < math.inf else 0.0 for value in self.cells[PROFILE_START:])
+        return dict(zip(ACTIVITIES, seconds, strict=True))
 
     @property
     def pid(self) -> int:
         """The number of the worker's process; 0 before it has started."""
-        return self._whole(PID)
+        return self._whole(PID, range(MOST_PIDS + 1))
 
     @pid.setter
     def pid(self, number: int) -> None:
@@ -85,7 +91,9 @@ class Activity:
     @property
     def status(self) -> int | None:
         """How the worker's process ended, as os.waitpid tells it; None while it runs, or where nobody waited for it."""
-        return None if math.isnan(self.cells[STATUS]) else int(self.cells[STATUS])
+        status = self._whole(STATUS, range(1 << 16))
+        has_ended = status == self.cells[STATUS] and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+        return status if has_ended else None
 
     @status.setter
     def status(self, status: int) -> None:
@@ -94,7 +102,7 @@ class Activity:
     @property
     def fault(self) -> int:
         """Why the worker has ended its process; 0 where it has not."""
-        return int(self.cells[FAULT])
+        return self._whole(FAULT, range(INTERPRETER_CHANGED + 1))
 
     @fault.setter
     def fault(self, fault: int) -> None:
@@ -103,7 +111,7 @@ class Activity:
     @property
     def forks(self) -> bool:
         """Whether other workers are forked from the process, which its end must not end."""
-        return bool(self.cells[FORKS])
+        return self.cells[FORKS] == 1
 
     @forks.setter
     def forks(self, forks: bool) -> None:
@@ -112,7 +120,7 @@ class Activity:
     @property
     def targets_code(self) -> str:
         """What of the target's own code the process runs beside the launcher; empty for nothing."""
-        return TARGETS_CODES[int(self.cells[TARGETS_CODE])]
+        return TARGETS_CODES[self._whole(TARGETS_CODE, range(len(TARGETS_CODES)))]
 
     @contextmanager
     def running(self, which: int) -> Iterator[None]:
