@@ -161,7 +161,11 @@ def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> 
     message = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"
     assert external_shortage(message, 10 * gib, 5 * gib, 40 * gib) == "of the GPU's 40960 MiB others hold 25600"
     assert external_shortage(message, 30 * gib, 5 * gib, 40 * gib) == ""
-    assert external_shortage("CUDA error: out of memory", 1 * gib, 0, 40 * gib)
+    unsized = "Triton Error [CUDA]: out of memory"
+    assert external_shortage(unsized, 1 * gib, 0, 40 * gib) == "of the GPU's 40960 MiB others hold 39936"
+    # On a GPU of one's own a kernel that asks for too much fails by itself.
+    assert external_shortage(unsized, 0, 40 * gib, 40 * gib) == ""
+    assert external_shortage(unsized, 38 * gib, 3 * gib // 2, 40 * gib) == ""
 
 
 RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [

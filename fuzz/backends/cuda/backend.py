@@ -19,6 +19,8 @@ FATAL = (
 )  # fmt: skip
 """What torch and the driver say of errors after which "the process must be terminated and relaunched" (CUDA Driver API,
 CUresult)."""
+OWN_CONTEXT = 1 << 30
+"""Bytes of a GPU that a process may hold beside what torch has reserved: its context, modules, printf's buffer."""
 NO_GPU = "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
 
 
@@ -97,8 +99,10 @@ class CudaBackend(Backend):
 def external_shortage(message: str, held: int, free: int, total: int) -> str:
     """How much of a GPU's memory other processes hold; empty where the request would not fit without them either.
 
-    `message` is the error's; `held` by this process, `free` and `total` on the GPU are in bytes.
+    Where the request is unknown, others are to blame only if they hold more than this process's context may. `message`
+    is the error's; `held` by this process, `free` and `total` on the GPU are in bytes.
     """
-    if held + requested_bytes(message) > total:
+    requested, others = requested_bytes(message), total - free - held
+    if held + requested > total or not requested and others <= OWN_CONTEXT:
         return ""
-    return f"of the GPU's {total >> 20} MiB others hold {(total - free - held) >> 20}"
+    return f"of the GPU's {total >> 20} MiB others hold {others >> 20}"
