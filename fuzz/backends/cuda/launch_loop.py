@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,9 +58,10 @@ class LaunchLoop:
         Raises RuntimeError as Triton's own launcher does.
         """
         config = self.config
-        if not all(config.grid):
+        # Triton's launcher multiplies ints of C, and launches nothing where the product is 0 or below.
+        if ctypes.c_int(math.prod(config.grid)).value <= 0:
             return
-        shape = np.array([*config.grid, config.threads, 1, 1, config.shared], dtype=np.uint32)
+        shape = np.array([*config.grid, config.threads, 1, 1, config.shared], dtype=np.int64).astype(np.uint32)
         slots, moving = self.slots.copy(), np.array([self.slot_of[position] for position in columns], dtype=np.int64)
         rows = np.stack([*columns.values()]) if columns else np.zeros((0, count), dtype=np.int64)
         arguments = slots.ctypes.data, len(slots), moving.ctypes.data, len(moving), rows.ctypes.data, count

@@ -129,11 +129,19 @@ def test_an_error_of_the_driver_is_raised_in_tritons_words_and_ends_the_loop(fak
     assert len(launches(fake, 0)) == 2
 
 
-def test_an_empty_grid_launches_nothing(fake: Any) -> None:
+@pytest.mark.parametrize("grid", [(4, 0, 1), (-1, 1, 1), (2, -3, 4), (1 << 16, 1 << 16, 1), (1 << 16, 1 << 15, 1)])
+def test_a_grid_whose_product_is_no_positive_int_launches_nothing(fake: Any, grid: tuple[int, int, int]) -> None:
     made = make_loop(kernel(("*fp32",)), HEAD, (None,))
     assert made is not None
-    LaunchLoop(replace(made.config, grid=(4, 0, 1)), made.slots, made.slot_of).repeat(2, {0: np.arange(2)})
+    LaunchLoop(replace(made.config, grid=grid), made.slots, made.slot_of).repeat(2, {0: np.arange(2)})
     assert launches(fake, 0) == []
+
+
+def test_a_grid_of_two_negative_sizes_is_the_drivers_to_refuse(fake: Any) -> None:
+    made = make_loop(kernel(("*fp32",)), HEAD, (None,))
+    assert made is not None
+    LaunchLoop(replace(made.config, grid=(-1, -2, 1)), made.slots, made.slot_of).repeat(1, {0: np.arange(1)})
+    assert len(launches(fake, 0)) == 1
 
 
 @pytest.mark.parametrize(
