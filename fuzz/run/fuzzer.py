@@ -229,7 +229,9 @@ class Fuzzer:
 
         def start_atheris(folder: Path) -> Worker:
             """The process of the engine atheris, with its inputs in a folder."""
-            config = AtherisConfig(self.worker_config, options.seed, folder, numbers)
+            # What libFuzzer had kept ended with an earlier slice: this one's search is another one.
+            seed = options.seed + options.first_plan
+            config = AtherisConfig(self.worker_config, seed, folder, numbers)
             return Worker(ATHERIS_HANDLER, config, options.worker_memory, self.target.timeout, deadline=deadline)
 
         return make_scheduler(

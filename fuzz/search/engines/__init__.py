@@ -42,9 +42,10 @@ def make_scheduler(
 ) -> EngineScheduler:
     """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
-    The plans of random that were drawn before `first` are not drawn again, and its first ones have at most
-    `first_replicas` replicas; None is what the backend says. Of a run that time ends, `is_timed`, which no other one
-    repeats anyway, plans of sizes that fail to run are left out where compiling takes long.
+    The plans of random that were drawn before `first` are not drawn again, nor the cases with which evolve began then.
+    The first plans of random have at most `first_replicas` replicas; None is what the backend says. Of a run that time
+    ends, `is_timed`, which no other one repeats anyway, plans of sizes that fail to run are left out where compiling
+    takes long.
     """
     check_engine(name)
     dictionary = Dictionary()
@@ -57,7 +58,7 @@ def make_scheduler(
         "random": RandomEngine(
             target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes
         ),
-        "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches),
+        "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches, first=first),
     }
     if name in ("auto", "atheris") and not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)

@@ -57,7 +57,10 @@ class Individual:
 
 @dataclass
 class EvolveEngine:
-    """Proposes children of the cases that did best."""
+    """Proposes children of the cases that did best.
+
+    A search that begins after `first` plans of this seed draws other cases, and chooses otherwise, than one before it.
+    """
 
     target: Target
     seed: int
@@ -71,13 +74,15 @@ class EvolveEngine:
     novelty: Novelty = field(default_factory=Novelty)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
     output_sizes: OutputSizes = field(default_factory=OutputSizes)
+    first: int = 0
     _plans: int = 0
     _initial: int = 0
     _epoch_start: int = 0
     _last_progress: int = 0
 
     def __post_init__(self) -> None:
-        self.random = Random(f"evolve {self.seed}")
+        self.random = Random(f"evolve {self.seed}/{self.first}" if self.first else f"evolve {self.seed}")
+        self._plans = self._epoch_start = self._initial = self.first
         self.context = MutationContext(self.target, self.dictionary, self.random)
         self.drawn = RandomEngine(self.target, self.seed, "evolve")
 

@@ -14,10 +14,10 @@ from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
 
-def engine(seed: int = 0) -> EvolveEngine:
+def engine(seed: int = 0, first: int = 0) -> EvolveEngine:
     dictionary = Dictionary()
     dictionary.add([4097, 12.5])
-    return EvolveEngine(load("layernorm_bw"), seed, dictionary)
+    return EvolveEngine(load("layernorm_bw"), seed, dictionary, first=first)
 
 
 def nearness(case: Case) -> float:
@@ -53,6 +53,14 @@ def test_a_seed_and_the_same_reports_give_the_same_plans() -> None:
     first, again, other = (climbed(engine(seed), 300) for seed in (1, 1, 2))
     assert [case.key for case in first] == [case.key for case in again]
     assert first[INITIAL + 20 :] != other[INITIAL + 20 :]
+
+
+def test_a_search_that_begins_after_other_plans_of_its_seed_repeats_none() -> None:
+    before, again, later = (climbed(engine(first=first), 100) for first in (0, 0, 500))
+    assert [case.key for case in before] == [case.key for case in again]
+    assert {case.key for case in before}.isdisjoint(case.key for case in later)
+    drawn = engine().drawn
+    assert [case.key for case in later[:3]] == [drawn.case(number).key for number in (501, 502, 503)]
 
 
 def test_it_starts_anew_when_nothing_is_new_and_keeps_its_elites() -> None:
