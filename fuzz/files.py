@@ -6,13 +6,18 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".fuzz-{}.tmp"
 """The name of a file while it is written, random in part, so that no two writers share one."""
+UNLOCKED_SECONDS = 60.0
+"""Seconds for which a temporary folder that nobody has locked is left alone."""
 
 
 def read_file(path: Path, limit: int) -> bytes:
@@ -74,6 +79,22 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def own_folder(prefix: str) -> tuple[str, ExitStack]:
+    """(a new folder for temporary files of this process, what holds its lock); those of ended processes are removed.
+
+    Both are theirs whose names begin with the prefix. OSError where none can be made.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError), lock_folder(path, wait=False):
+            # Whoever has made a young one may not have locked it yet.
+            if time.time() - path.stat().st_mtime > UNLOCKED_SECONDS:
+                # Links of others are left alone.
+                shutil.rmtree(path, ignore_errors=True)
+    folder, held = tempfile.mkdtemp(prefix=prefix), ExitStack()
+    held.enter_context(lock_folder(Path(folder)))
+    return folder, held
 
 
 def sync_folder(folder: Path) -> None:

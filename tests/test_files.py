@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from fuzz import corpus
 from fuzz.errors import CorpusError
-from fuzz.files import read_file, write_file
+from fuzz.files import lock_folder, own_folder, read_file, write_file
 from fuzz.model.entry import Entry
 
 
@@ -81,3 +82,22 @@ def test_a_path_that_no_file_has_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(CorpusError, match="cannot read"):
         corpus.mark(tmp_path / "missing" / name, "fixed", "x")
     assert os.listdir(tmp_path) == ["loop"]
+
+
+def test_a_folder_of_a_killed_process_is_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names = ("one-left", "one-held", "one-young", "other-left")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "socket").touch()
+        if "young" not in name:
+            os.utime(tmp_path / name, (0, 0))
+    with lock_folder(tmp_path / "one-held"):
+        own, held = own_folder("one-")
+        os.utime(own, (0, 0))
+        later, held_later = own_folder("one-")
+    assert {path.name for path in tmp_path.iterdir()} == {*names[1:], Path(own).name, Path(later).name}
+    for each in (held, held_later):
+        each.close()

@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
 import fuzz
+from fuzz.files import own_folder
 from fuzz.worker.system import describe_exit, signal_at_parents_end, use_server_folder
 
 PRELUDE = """
@@ -34,6 +35,7 @@ SECRETS = ("FUZZ_TOKEN",)
 """Variables that the code of others has no business reading."""
 FOLDER_VARIABLE = "FUZZ_PROCESS_FOLDER"
 """Names the folder of a process that `PipeProcess` starts."""
+FOLDER_PREFIX = "fuzz-host-"
 Received = tuple[list[bytes], bytes, str]
 """(messages of a process, what it has printed, how it has ended or nothing)."""
 MODULE = "import runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
@@ -94,13 +96,17 @@ class PipeProcess:
     pipe: Connection[Any, Any]
     folder: str = ""
     """Where the server of its workers has its sockets, if any; removed when this is closed, however that ended."""
+    lock: ExitStack = field(default_factory=ExitStack)
+    """Held while the folder may not be removed by others."""
 
     @classmethod
     def start(cls, command: tuple[str, ...], *arguments: str, folder: str = "", **options: Any) -> PipeProcess:
         """Starts a command with the number of its end of the pipe, then `arguments`; `options` are Popen's."""
+        lock = ExitStack()
         with suppress(OSError):
             # Where the disk takes none the process says so, as it cannot make its own.
-            folder = folder or tempfile.mkdtemp(prefix="fuzz-host-")
+            if not folder:
+                folder, lock = own_folder(FOLDER_PREFIX)
         options["env"] = {**options.get("env", os.environ), FOLDER_VARIABLE: folder}
         ours, theirs = Pipe()
         with theirs:
@@ -110,7 +116,7 @@ class PipeProcess:
             )  # fmt: skip
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        return cls(process, ours, folder)
+        return cls(process, ours, folder, lock)
 
     @property
     def pid(self) -> int:
@@ -170,6 +176,7 @@ class PipeProcess:
         if self.process.stdout is not None:
             self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.lock.close()
 
 
 def start_isolated(command: tuple[str, ...]) -> PipeProcess:

@@ -6,6 +6,7 @@ import os
 import site
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_checkout_that_is_not_installed_is_found(tmp_path: Path) -> None:
 
 def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
     assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
+
+
+def test_a_process_removes_the_folders_of_killed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = Path(tempfile.mkdtemp(prefix="fuzz-host-"))
+    os.utime(left, (0, 0))
+    process = PipeProcess.start((sys.executable, "-S", "-c", "import sys; sys.stdin.read()"))
+    try:
+        assert [str(path) for path in tmp_path.iterdir()] == [process.folder]
+    finally:
+        process.close()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("ends", "how"), [("sys.exit(3)", "exit status 3"), ("os.kill(os.getpid(), 40)", "signal 40")])

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
 from fuzz.escaping import clean_text
-from fuzz.files import lock_folder
+from fuzz.files import own_folder
 from fuzz.worker.python_process import EXIT_SECONDS, PipeProcess, Received, isolated_environment, module_command
 
 READ_SECONDS = 1.0
@@ -39,7 +36,7 @@ class NodeActor:
     """Runs one process on its node, in a folder of its own, which it gets as its last argument."""
 
     def __init__(self) -> None:
-        self.folder, self.lock = own_folder()
+        self.folder, self.lock = own_folder(FOLDER_PREFIX)
 
     def start(self, module: str) -> int:
         """Starts a module of this package; its process's number."""
@@ -133,17 +130,6 @@ class RayProcess:
         self._pipe.close()
         # Nothing may be asked of Ray once the cluster is left.
         self._relay.join(EXIT_SECONDS)
-
-
-def own_folder() -> tuple[str, contextlib.ExitStack]:
-    """(a folder of this process's own, what holds its lock); those of processes that have ended are removed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError), lock_folder(path, wait=False):
-            # Links of others are left alone.
-            shutil.rmtree(path, ignore_errors=True)
-    folder, held = tempfile.mkdtemp(prefix=FOLDER_PREFIX), contextlib.ExitStack()
-    held.enter_context(lock_folder(Path(folder)))
-    return folder, held
 
 
 @contextlib.contextmanager
