@@ -125,6 +125,16 @@ def _cases(text: str) -> list[Case]:
         return []
 
 
+def note_saved(path: Path, name: str) -> None:
+    """Adds the name of an entry to a file, on disk when this returns. CorpusError where that cannot be."""
+    with os_errors_as(CorpusError, f"cannot write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
 @dataclass
 class Suspects:
     """The suspects of all jobs of a campaign. A job is named by its tag; `say` gets lines for people."""

@@ -37,7 +37,8 @@ class HostEvent(Message):
 class Slice(Request):
     """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None.
 
-    At its end so many cases of the job measure the coverage as `coverage` says; 0 is none.
+    At its end so many cases of the job measure the coverage as `coverage` says; 0 is none. `saved` is the file that
+    gets the names of new findings before their entries are written.
     """
 
     planted: str
@@ -52,6 +53,7 @@ class Slice(Request):
     memory: int
     suspects: tuple[str, ...] = ()
     coverage: int = 0
+    saved: str = ""
 
 
 class Replay(Request):

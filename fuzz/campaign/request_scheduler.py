@@ -157,6 +157,7 @@ class RequestScheduler:
             max(len(suspects), 1) if only_suspects else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
             0 if self.ending or job.planted else coverage_cases(self.config.coverage, job.slices + 1),
+            str(self.state.saved(index)),
         )  # fmt: skip
 
     def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:

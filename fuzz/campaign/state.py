@@ -105,17 +105,13 @@ class CampaignState:
 
     def _load_replays(self) -> None:
         """Takes up what came of the entries that were replayed. A campaign that goes on replays them again instead."""
-        jobs = self._first_jobs()
+        jobs = {(target_name(job), job.planted): job for job in reversed(self.jobs)}
         for finding in self.store.findings(corpus=str(self.corpus.resolve()), limit=1 << 31):
             job = jobs.get((finding.target, finding.planted))
             if job is not None and (finding.replayed, finding.status) == ("agrees", "open"):
                 self.fixed[finding.id] = tag(job)
             if job is not None and (finding.replayed, finding.status) == ("disagrees", "fixed"):
                 self.regressed[finding.id] = tag(job)
-
-    def _first_jobs(self) -> dict[tuple[str, str], Job]:
-        """(target, planted bug) -> the first job of it."""
-        return {(target_name(job), job.planted): job for job in reversed(self.jobs)}
 
     def start(self) -> None:
         """Lets time run, and takes up what was running when an earlier run of this campaign ended."""
@@ -129,11 +125,11 @@ class CampaignState:
     def adopt(self, findings: Iterable[FindingRecord]) -> None:
         """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
 
-        Another campaign's would be in the store, or come there when that one goes on.
+        Those of others may have come into the corpus meanwhile.
         """
-        jobs = self._first_jobs()
+        jobs = {Path(name).stem: job for index, job in enumerate(self.jobs) for name in self._saved_names(index)}
         for finding in findings:
-            job = jobs.get((finding.target, finding.planted))
+            job = jobs.get(finding.id)
             if job is None:
                 continue
             mark = self.new[finding.id] = tag(job)
@@ -142,6 +138,14 @@ class CampaignState:
                 finding.id, key, finding.first_seen, job.campaign, engine=job.engine, seed=job.seed, new=True
             )
             self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, occurrence))
+
+    def saved(self, index: int) -> Path:
+        """The file with the names of the new findings that a job's slices have saved, or were about to save."""
+        return self.folder / "saved" / tag(self.jobs[index])
+
+    def _saved_names(self, index: int) -> list[str]:
+        path = self.saved(index)
+        return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
     # Slices.
 

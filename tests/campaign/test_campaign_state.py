@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import corpus
+from fuzz.campaign.journal import note_saved
 from fuzz.campaign.protocol import EntrySaved, Hit, Replayed
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.result_table import campaign_json
@@ -95,6 +96,18 @@ def test_a_new_finding_of_an_earlier_slice_that_gets_a_smaller_case_is_still_new
     state.add_saved(running, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {}))
     state.add_hit(running, Hit(str(smaller), True, 2, 7))
     assert names(state) == (["b"], [])
+
+
+def test_only_what_this_campaign_has_saved_is_taken_for_its_own(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    state, _ = start(tmp_path, store)
+    save("own")
+    save("of-others")
+    note_saved(state.saved(0), "own.yaml")
+    note_saved(state.saved(0), "gone.yaml")
+    state.adopt(rebuild(store, state.corpus).added)
+    assert names(state) == (["own"], [])
 
 
 @pytest.mark.parametrize("resumed", ["finished", "running"])

@@ -20,7 +20,7 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
     state = SimpleNamespace(
         jobs=[Job(1, "t", "", "cpu", "auto", 0)], elapsed=0.0, corpus=Path("corpus"), urgent_jobs=lambda: urgent,
         end_slice=lambda *_, **how: None,
-        journal=lambda index: Path("journal"),
+        journal=lambda index: Path("journal"), saved=lambda index: Path("saved"),
         suspects=SimpleNamespace(select=lambda tag: ("suspect",) if urgent else ()),
     )  # fmt: skip
     budget = SimpleNamespace(time=None, cases=None)
@@ -65,7 +65,8 @@ def test_at_the_end_what_was_not_shrunk_to_the_end_gets_one_more_slice(entry: En
     jobs = [Job(1, target, "", "cpu", "auto", seed, cases=1) for target in "abcdf" for seed in range(2)]
     jobs.append(Job(1, "e", "", "cpu", "auto", 0, note="given up"))
     state = SimpleNamespace(
-        jobs=jobs, elapsed=0.0, corpus=tmp_path, urgent_jobs=set, journal=lambda index: Path("journal"),
+        jobs=jobs, elapsed=0.0, corpus=tmp_path, urgent_jobs=set,
+        journal=lambda index: Path("journal"), saved=lambda index: Path("saved"),
         suspects=SimpleNamespace(select=lambda tag: ()),
     )  # fmt: skip
     config = SimpleNamespace(slice=2.0, budget=SimpleNamespace(time=1.0, cases=None), memory=1, workers=2, coverage=0)

@@ -69,6 +69,23 @@ def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_ar
     assert unclear.least.diagnosis == (f"possibly the same cause as {Path(one.path).name}",)
 
 
+def test_the_name_of_an_entry_is_said_before_it_is_written(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    class Names(Watcher):
+        said: tuple[str, ...] = ()
+
+        def on_saving(self, bug: Bug, name: str) -> None:
+            assert name not in {path.name for path in corpus.entry_files([tmp_path])}
+            self.said += (name,)
+
+    handler = make_handler(layernorm, tmp_path)
+    watcher = handler.saver.watcher = Names()
+    bug = make_bug(two_cases[0], "dx", triggers=())
+    handler.add_bug(bug, first_seen(bug))
+    assert watcher.said == tuple(path.name for path in corpus.entry_files([tmp_path])) != ()
+
+
 def test_what_a_bug_needs_is_known_before_the_next_case_is_chosen(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:

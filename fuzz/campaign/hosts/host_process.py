@@ -22,7 +22,7 @@ from typing import Any
 from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.host_channel import HostChannel
-from fuzz.campaign.journal import Journal
+from fuzz.campaign.journal import Journal, note_saved
 from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, WorkerStartError, one_line
@@ -64,6 +64,7 @@ class SliceWatcher(Watcher):
     journal: Journal
     suspects: dict[tuple[Any, ...], str]
     seeds: int
+    saved: Path
     plans: int = 0
     backend: str = ""
     unsettled: list[ReplicaGroup] = field(default_factory=list)
@@ -118,6 +119,10 @@ class SliceWatcher(Watcher):
         counts = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
         return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
 
+    def on_saving(self, bug: Bug, name: str) -> None:
+        if not bug.known:
+            note_saved(self.saved, name)
+
     def on_saved(self, bug: Bug, replaced: str) -> None:
         self.channel.send(EntrySaved(*_hit_fields(bug), replaced, self.backend, dict(finding_json(bug))))
 
@@ -150,7 +155,8 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
         workers=1, corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,
     )  # fmt: skip
     seeds = len(seed_cases(target)) if request.plan == 0 else 0
-    watcher = SliceWatcher(channel, journal, {case.key: path for path, case in suspects.items()}, seeds)
+    paths, saved = {case.key: path for path, case in suspects.items()}, Path(request.saved)
+    watcher = SliceWatcher(channel, journal, paths, seeds, saved)
     fuzzer = Fuzzer(
         options, target, name, Path(request.corpus), watcher, environment.versions(), start,
         tuple(suspects.values()), keep_smaller_duplicate=False, file_lock=channel.lock, allow_all_rejected=True,

@@ -18,7 +18,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.hosts import Hosts
-from fuzz.campaign.journal import Journal
+from fuzz.campaign.journal import Journal, note_saved
 from fuzz.campaign.protocol import EntrySaved, Files, HostEvent, Message, Replay, Request, Slice
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
@@ -148,6 +148,8 @@ def _save_entry(request: Slice, event: EntrySaved) -> EntrySaved:
     if entry.case.target != folder.name:
         raise CorpusError(f"a host that runs {folder.name} sent a finding of {entry.case.target}")
     previous = folder / Path(event.replaced).name if event.replaced else None
+    if not event.known:
+        note_saved(Path(request.saved), entry.name)
     path = corpus.save_entry(Path(request.corpus), entry, previous)
     for name in event.removed:
         # It was filed as another cause before it showed that both are one.

@@ -119,6 +119,7 @@ class BugSaver:
         """Writes the bug's entry, in the place of the one of a larger case."""
         previous = bug.path
         entry = self._entry_of(bug)
+        self.watcher.on_saving(bug, entry.name)
         bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
         self.written.add(bug.path)
         self.watcher.on_saved(bug, previous if previous != bug.path else "")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bugs import wrong_value
+from bugs import make_bug, wrong_value
 
 from fuzz.campaign.hosts import host_process
 from fuzz.campaign.hosts.host_process import SliceWatcher
@@ -19,7 +19,7 @@ from fuzz.worker.protocol import ReplicaGroup
 
 def watcher(folder: Path, suspects: dict[tuple[Any, ...], str] | None = None) -> SliceWatcher:
     channel: Any = None
-    return SliceWatcher(channel, Journal(folder / "job.journal"), suspects or {}, seeds=0)
+    return SliceWatcher(channel, Journal(folder / "job.journal"), suspects or {}, seeds=0, saved=folder / "saved")
 
 
 def test_disagreements_that_were_not_confirmed_are_left_to_the_next_slice(case: Case, tmp_path: Path) -> None:
@@ -48,6 +48,13 @@ def test_a_plan_that_takes_a_whole_slice_is_left_to_a_longer_one_and_not_propose
     running = ReplicaGroup(case, ((),) * 4, 7)
     watching.on_end([running])
     assert (watching.unsettled, watching.plans) == ([running], 1)
+
+
+def test_names_of_new_findings_are_noted(case: Case, tmp_path: Path) -> None:
+    watching = watcher(tmp_path)
+    for name, known in (("a.yaml", False), ("b.yaml", True), ("c.yaml", False)):
+        watching.on_saving(make_bug(case, "dx", known=known), name)
+    assert (tmp_path / "saved").read_text().splitlines() == ["a.yaml", "c.yaml"]
 
 
 def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path) -> None:
