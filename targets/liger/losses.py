@@ -99,9 +99,9 @@ def best_logits(logits, labels, ignored, reduction, softcap, accuracy, predicted
     """
     kept = labels != ignored
     hits = (predicted == labels) & kept
-    # A mean is rounded once or twice, by a division or a reciprocal; the number of hits in it is not.
-    counted = accuracy if reduction == "none" else (accuracy * kept.sum()).nan_to_num().round()
-    if not bool((counted == (hits if reduction == "none" else hits.sum())).all()):
+    right = hits if reduction == "none" else hits.sum() / kept.sum()
+    # A division by a number of the host is a product with its reciprocal on a GPU, so that three roundings meet.
+    if not bool(((accuracy.double() - right.double()).abs() <= 3 * 2.0**-24 * right.double()).all()):
         raise RuntimeError(f"the accuracy is {accuracy}, that of the predicted tokens {hits}")
     best = logits.gather(1, torch.where(kept, predicted, 0).unsqueeze(1)).squeeze(1)
     return torch.where(kept, capped(best, softcap), 0.0)
