@@ -17,6 +17,7 @@ from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, Stack
 from fuzz.reference.envelope.noise_loops import measure_spread
 from fuzz.reference.envelope.noise_pools import UNCERTAIN, perturbs_inputs
 from fuzz.reference.envelope.precision import Precision
+from fuzz.reference.envelope.rounded_options import ROUNDED_OPTIONS, distance, reach_value, rounded_options
 from fuzz.reference.envelope.rules import RULES
 
 __all__ = [
@@ -95,7 +96,7 @@ def evaluate(
     unless `walks` is false sums are added up in the orders that kernels use (summation.py), which widens the spread.
     Members up to `after` are left out, because an earlier call has evaluated them: see `merge_members`. With
     `replicas`, every tensor has them as first dim, which the reference does not see; each gets the values that it would
-    get alone.
+    get alone. From `ROUNDED_OPTIONS` members on float options count as float32 holds them, too.
     Raises `Divergence` if the reference asks for a value in which replicas may differ, and `NoRule` for an operation
     whose rounding is not known. Exceptions of the reference are passed on.
     """
@@ -118,7 +119,22 @@ def evaluate(
             continue
         out = merge_members(out, {name: _expected(*part, group, replicas) for name, part in stacks.items()})
         remaining = remaining[size:]
+    if members >= ROUNDED_OPTIONS and check_range:
+        for rounded in rounded_options(inputs, precision):
+            others = _values(reference, rounded, MemberNoise(precision, (), seed, False, None, replicas or 1), replicas)
+            out = {name: reach_value(one, others.get(name)) for name, one in out.items()}
     return out
+
+
+def _values(
+    reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, replicas: int | None
+) -> dict[str, Tensor]:
+    """The unperturbed outputs by name; none where the reference refuses the inputs."""
+    try:
+        stacks = _run(reference, inputs, noise, replicas is not None)
+    except Exception:  # Whatever an author raises: these inputs are not the case's own.
+        return {}
+    return {name: _expected(*part, noise, replicas).value for name, part in stacks.items()}
 
 
 def evaluate_backward(
@@ -297,9 +313,7 @@ def _spread(rows: Tensor, first: int, end: int, weights: Tensor) -> tuple[Tensor
     spread = (others - value).abs_().mul_(weights).amax(1)
     if not spread.numel() or float(spread.amax()) < math.inf:  # A NaN is not less.
         return first_member, spread
-    equal = (others == value) | (torch.isnan(others) & torch.isnan(value))
-    distance = torch.where(equal, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
-    return first_member, distance.mul_(weights).amax(1)
+    return first_member, distance(others, value).mul_(weights).amax(1)
 
 
 def merge_members(first: Mapping[str, Expected], second: dict[str, Expected]) -> dict[str, Expected]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.reference import exact
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.reference.exact import evaluate_exact
-from fuzz.target.arguments import size, tensor
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare
 
@@ -68,11 +69,16 @@ def test_whole_numbers_are_equal_or_wrong() -> None:
 
 
 def examined(
-    launcher: Callable[..., Outputs], reference: Callable[..., Outputs], *words: int, **more: Any
+    launcher: Callable[..., Outputs],
+    reference: Callable[..., Outputs],
+    *words: int,
+    options: Mapping[str, float] = MappingProxyType({}),
+    **more: Any,
 ) -> Examination:
-    target = declare(launcher, x=tensor(N), dtypes=("float32",), reference=reference, **more)
+    arguments = {"x": tensor(N), **{name: option(value) for name, value in options.items()}}
+    target = declare(launcher, **arguments, dtypes=("float32",), reference=reference, **more)
     x = Argument(("N",), "float32", Exact(words, "float32"))
-    case = Case("t", (Call({"N": len(words)}, {"x": x}),))
+    case = Case("t", (Call({"N": len(words)}, {"x": x}, options),))
     return Examination(target, launcher, case, BACKENDS["cpu"], run(target, launcher, case.calls, BACKENDS["cpu"]))
 
 
@@ -97,6 +103,26 @@ def test_an_output_that_float64_cannot_confirm_is_settled_by_its_exact_value() -
     assert found is not None and (found.symptom, found.elements[0].index, found.disagreeing) == ("reference", (0,), 1)
     assert AccuracyOracle().check_case(examined(stable, stable, *words(-6.5, 1.0))) is None
     assert AccuracyOracle().check_case(examined(unstable, unstable, *words(-6.5, 1.0))) is None
+
+
+def test_an_option_may_be_what_float32_holds_of_it() -> None:
+    """Neither bounds nor exact values say that 1 - 0.999 has to be known better than float32's 0.999 allows."""
+
+    def momentum(x: torch.Tensor, b: float) -> Outputs:
+        return dict(y=(1 - b) * x)
+
+    def in_float32(x: torch.Tensor, b: float) -> Outputs:
+        return dict(y=(1 - torch.tensor(b, dtype=torch.float32)) * x)
+
+    def wrong(x: torch.Tensor, b: float) -> Outputs:
+        return dict(y=(1 - b) * x * (1 + 2.0**-14))
+
+    given = words(*(number / 7 for number in range(1, 40)))
+    for launcher in (momentum, in_float32):
+        assert AccuracyOracle().check_case(examined(launcher, momentum, *given, options={"b": 0.999})) is None
+    exam = examined(wrong, momentum, *given, options={"b": 0.999})
+    found = AccuracyOracle().check_case(exam)
+    assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
 
 
 def test_replicas_in_doubt_are_not_cleared_together() -> None:

@@ -14,10 +14,11 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
 from fuzz.reference.envelope.summation import rounding_steps
 
-__all__ = ["is_rounded_constant", "register"]
+__all__ = ["is_rounded_constant", "register", "rounded_away", "rounds_constants"]
 
 # Selections, comparisons, signs and integer mode: the result is one of the operands, or a decision.
 EXACT = (
@@ -40,7 +41,7 @@ CORRECTLY_ROUNDED = 1.0
 
 
 @lru_cache(maxsize=4096)
-def _rounded_away(value: float) -> bool:
+def rounded_away(value: float) -> bool:
     """Whether float32 rounds a constant: kernels receive constants as float32, whatever they accumulate in.
 
     One beyond its range, such as float64's smallest number, stands for float32's.
@@ -49,13 +50,18 @@ def _rounded_away(value: float) -> bool:
         return bool(np.isfinite(np.float32(value)) and float(np.float32(value)) != value)
 
 
+def rounds_constants(precision: Precision, value: float) -> bool:
+    """Whether a kernel of this precision has to round a constant; one that computes in float64 holds doubles."""
+    return precision.u > 2.0**-50 and rounded_away(value)
+
+
 def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
     """Whether an operand is a constant that the kernel has to round."""
     kind = type(value)
     if kind is EnsembleTensor or kind is int:
         return False
     if kind is float:
-        return mode.noise.precision.u > 2.0**-50 and _rounded_away(value)
+        return rounds_constants(mode.noise.precision, value)
     if isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point():
         return is_rounded_constant(mode, float(value))
     return False
