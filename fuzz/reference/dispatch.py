@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
@@ -205,6 +206,10 @@ class RuleTensor(Tensor):
     def tolist(self) -> Any:
         """Nested lists of numbers, each as `.item()` gives it; torch's own method refuses subclasses."""
         return [row.tolist() for row in self.unbind(0)] if self.dim() else self.item()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """An array of the same numbers; torch's own method refuses subclasses."""
+        return np.array(self.tolist()).reshape(self.shape)
 
 
 class RuleMode(DispatchMode):

@@ -43,8 +43,6 @@ HOST_LIMIT: Final = 2**22
 """The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
 FIRST: Final = (1, 2, 4, 5, 3)
 """The numbers of the first members. The first that perturbs inputs comes fifth: steps explain most errors."""
-DOUBLE: Final = 2.0**-50
-"""Above the unit roundoff of kernels that compute in float64, and of no others."""
 COTANGENT: Final = "cotangent of "
 """Before the name of an output: its cotangent among the inputs."""
 
@@ -212,7 +210,7 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
         noise.device = device
     mode = (InputMode if noise.input_rows else EnsembleMode)(RULES, noise)
     arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
-    with float64_defaults(torch.float64 if noise.precision.u < DOUBLE else torch.float32), mode:
+    with float64_defaults(torch.float64 if noise.precision.holds_doubles else torch.float32), mode:
         outputs = check_outputs(reference, reference(**arguments))
     return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
 

@@ -43,6 +43,11 @@ class Precision:
         """Smallest normal number: the exponents of the IEEE formats reach as far down as up, but for 2."""
         return math.ldexp(4.0, -math.frexp(self.largest)[1])
 
+    @property
+    def holds_doubles(self) -> bool:
+        """Whether a kernel of this precision computes in float64, so that it gets constants as doubles."""
+        return self.u < 2.0**-50
+
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""
         return self.ulps.get(name, UNKNOWN)

@@ -51,8 +51,8 @@ def rounded_away(value: float) -> bool:
 
 
 def rounds_constants(precision: Precision, value: float) -> bool:
-    """Whether a kernel of this precision has to round a constant; one that computes in float64 holds doubles."""
-    return precision.u > 2.0**-50 and rounded_away(value)
+    """Whether a kernel of this precision has to round a constant."""
+    return not precision.holds_doubles and rounded_away(value)
 
 
 def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:

@@ -74,6 +74,24 @@ def empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], k
     return mode.lift(torch.zeros(args[0], **kwargs))
 
 
+@handles_plain
+def table(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """lift_fresh, of what `torch.tensor` makes of numbers: a table as float32 holds it in some members."""
+    t = args[0]
+    if type(t) is EnsembleTensor:
+        return wrap(mode, t.stacked.detach())
+    out = func(*args, **kwargs)
+    if t.dtype is not torch.float64 or not t.dim() or mode.noise.precision.holds_doubles:
+        return out
+    rounded = t.to(torch.float32).to(t.dtype)
+    rounded = torch.where(torch.isfinite(rounded), rounded, t)
+    if bool(((rounded == t) | torch.isnan(t)).all()):
+        return out
+    e = mode.lift(out)
+    e.stacked[rounding_constants(mode.noise)] = rounded
+    return e
+
+
 def item(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()`, `bool()`, `float()`: of member 0. A branch taken on it is taken by all members."""
     return mode.noise.unperturbed(args[0].stacked).item()
@@ -148,6 +166,7 @@ def register() -> None:
     RULES.register(new, *NEW.split())
     RULES.register(new_empty_strided, "new_empty_strided")
     RULES.register(empty_strided, "empty_strided")
+    RULES.register(table, "lift_fresh")
     RULES.register(item, "_local_scalar_dense", "item")
     RULES.register(equal, "equal")
     RULES.register(refuse, *RANDOM.split())

@@ -230,7 +230,7 @@ def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 
 def return_argument(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Anything that returns its argument or a copy: lift_fresh, alias, detach."""
+    """Anything that returns its argument or a copy: lift, alias, detach."""
     out = wrap(mode, unwrap(args[0]).detach())
     out.recurrence = mode.recurrence_of(args[0])
     return out
@@ -249,7 +249,7 @@ def register() -> None:
     """State the rules of this module."""
     RULES.register(apply_to_stack, *LEADING_DIM_BLIND.split())
     RULES.register(clone, "clone", "_to_copy", "contiguous")
-    RULES.register(return_argument, "detach", "alias", "lift_fresh", "lift")
+    RULES.register(return_argument, "detach", "alias", "lift")
     RULES.register(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
     RULES.register(dtype_view, "view.dtype")
     RULES.register(expand, "expand", "expand_copy")

@@ -161,3 +161,45 @@ def test_whole_numbers_are_exact() -> None:
     assert not bool(y.spread.any())
     first = evaluate(lambda x: {"y": 1 / torch.linspace(0, 1, 8) + x}, inputs, CPU, members=20)["y"]
     assert first.value[0] == math.inf
+
+
+EDGES = [round(0.1 * number, 1) for number in range(1, 20)]
+"""Numbers that float32 does not hold, one of which is above what it holds and another one below."""
+TABLES: dict[str, Formula] = {
+    "bucketize": lambda x: torch.bucketize(x, torch.tensor(EDGES, dtype=x.dtype)),
+    "searchsorted": lambda x: torch.searchsorted(torch.tensor(EDGES, dtype=x.dtype), x),
+    "isin": lambda x: torch.isin(x, torch.tensor(EDGES, dtype=x.dtype)),
+    "comparison": lambda x: (x[:, None] > torch.tensor(EDGES, dtype=x.dtype)).sum(-1),
+    "difference": lambda x: x[:19] - x.new_tensor(EDGES),
+    "clamp": lambda x: 1 / (1 - torch.clamp(x, max=torch.tensor([0.999], dtype=x.dtype))),
+    "array": lambda x: x[:19] - torch.as_tensor(np.array(EDGES), dtype=x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_may_be_those_of_float32(name: str, ratio: Any) -> None:
+    formula = TABLES[name]
+    x = torch.tensor([*EDGES, *(0.05 + edge for edge in EDGES)])
+    expected = evaluate(lambda x: {"y": formula(x)}, {"x": x}, CPU, members=20)["y"]
+    for right in (formula(x), formula(x.double())):
+        if expected.value.is_floating_point():
+            assert ratio(right.float(), expected) <= 1 < ratio(right.float() * (1 + 2.0**-12) + 2.0**-18, expected)
+        else:
+            assert bool(((right == expected.value) | (expected.spread > 0)).all())
+            # Between the edges any other number is wrong.
+            assert not bool(expected.spread[19:].any())
+
+
+def test_tables_that_float32_holds_are_exact() -> None:
+    table = [0.5, math.inf, 3.0, math.nan]
+    y = evaluate(lambda x: {"y": torch.maximum(x, torch.tensor(table))}, {"x": torch.zeros(4)}, CPU, members=20)["y"]
+    assert not bool(y.spread.any()) and y.value[1] == math.inf
+
+
+def test_tables_have_arrays_and_lists() -> None:
+    def formula(x: torch.Tensor) -> torch.Tensor:
+        table = torch.tensor([EDGES[:2], EDGES[2:4]])
+        return x + float(np.asarray(table)[1, 0]) + table.tolist()[0][1]
+
+    y = evaluate(lambda x: {"y": formula(x)}, {"x": torch.zeros(4)}, CPU)["y"]
+    assert float(y.value[0]) == 0.3 + 0.2
