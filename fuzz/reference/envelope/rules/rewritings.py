@@ -7,6 +7,9 @@ sigmoid: it is a log probability, and what is small in it is the probability of 
 
 Binary cross entropy of a logit is max(x, 0) - x*y + log1p(exp(-|x|)) as well, and lerp (1 - w)*x + w*y.
 
+Batch norm of known statistics is x*a + b with a and b for each channel, as PyTorch's own kernel computes it, which
+rounds at the size of x and of the mean.
+
 sinc is sin(pi*x)/(pi*x), which is not 0 at whole numbers where pi is rounded.
 
 Log softmax is x - logsumexp(x). The gradient of softmax subtracts the sum of do*o where it is part of attention (Dao et
@@ -99,6 +102,24 @@ def lerp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     return out
 
 
+@rounds
+def batch_norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Batch norm. That of known statistics: (x - mean)*a + bias, or x*a + (bias - mean*a), with a = weight*rstd."""
+    from torch._decomp import decomposition_table
+
+    with mode:
+        out = decomposition_table[func](*args, **kwargs)
+    given = {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    if not given.get("training", False):
+        x, mean, variance = (unwrap(mode.lift(given[name])) for name in ("input", "running_mean", "running_var"))
+        scale = torch.rsqrt(variance + given["eps"])
+        scale = scale if given["weight"] is None else scale * unwrap(mode.lift(given["weight"]))
+        channels = len(mean), 1, mean.shape[1], *(1,) * (x.dim() - 3)
+        size = (x.abs() + mean.abs().view(channels)) * scale.abs().view(channels)
+        mode.noise.add_working_error_(out[0].stacked, size.nan_to_num(0.0, 0.0, 0.0))
+    return out
+
+
 def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **defaults: Any) -> Callable[..., Any]:
     """Rule of a composite whose other formula rounds a larger number: by u times `size` of argument and options."""
     formula, names = FORMULAS[name], tuple(defaults)
@@ -172,6 +193,8 @@ def register() -> None:
     RULES.register(with_error("hardswish", _hardswish), "hardswish")
     RULES.register(with_error("logaddexp", _logaddexp), "logaddexp")
     RULES.register(with_error("logaddexp2", _logaddexp), "logaddexp2")
+    for name in ("native_batch_norm", "_native_batch_norm_legit.default"):
+        RULES.register(batch_norm, name)
     RULES.register(sinc, "sinc")
     RULES.register(softmax_backward, "_softmax_backward_data")
     RULES.register(with_error("_log_softmax", _log_softmax, dim=-1), "_log_softmax")

@@ -203,3 +203,29 @@ def test_tables_have_arrays_and_lists() -> None:
 
     y = evaluate(lambda x: {"y": formula(x)}, {"x": torch.zeros(4)}, CPU)["y"]
     assert float(y.value[0]) == 0.3 + 0.2
+
+
+def test_batch_norm_of_known_statistics_may_be_one_product_and_one_sum(ratio: Any) -> None:
+    """PyTorch's own is. A larger eps is found, and in numbers about 0 an error of 2^-18."""
+
+    def normalize(x: torch.Tensor, mean: torch.Tensor, **options: Any) -> torch.Tensor:
+        ones = torch.ones(5, dtype=x.dtype)
+        return nn.batch_norm(x, mean, ones, 2 * ones, ones / 2, **options)
+
+    x, mean = (
+        torch.from_numpy(10 + np.random.default_rng(1).standard_normal((8, 5, 50)).astype(F)),
+        torch.full((5,), 10.0),
+    )
+    for inputs in ({"x": x, "mean": mean}, {"x": x - 10, "mean": mean - 10}):
+        y = evaluate(lambda x, mean: {"y": normalize(x, mean)}, inputs, CPU, members=20)["y"]
+        assert ratio(normalize(**inputs), y) <= 1
+        assert ratio(normalize(**inputs, eps=1e-4), y) > 1
+    assert ratio(normalize(**inputs) * (1 + 2.0**-18), y) > 1
+
+
+def test_batch_norm_of_a_batch_subtracts_its_mean(ratio: Any) -> None:
+    x = torch.from_numpy(10 + np.random.default_rng(1).standard_normal((8, 5, 50)).astype(F))
+    y = evaluate(lambda x: {"y": nn.batch_norm(x, None, None, training=True)}, {"x": x}, CPU, members=20)["y"]
+    scale = x.var((0, 2), correction=0, keepdim=True).add(1e-5).rsqrt()
+    normalized = (x - x.mean((0, 2), keepdim=True)) * scale
+    assert ratio(normalized, y) <= 1 < ratio(normalized * (1 + 2.0**-17), y)
