@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, aten, make_wrapper
+from fuzz.reference.envelope.half_precision import HALVES, format_of_result, has_statistics
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 from fuzz.reference.envelope.recurrences import ElementwiseProduct, Recurrence
 
@@ -103,6 +104,8 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         self._written: dict[Place, tuple[Tensor, Recurrence]] = {}
         self._free_picks: dict[int, FreePick] = {}
         self._has_dots = False
+        self.has_halves = False
+        """Whether some tensor is of half precision."""
         self.has_exponents = False
         """Whether some result is an exponential of sums of products."""
 
@@ -110,13 +113,26 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Apply the operation's rule, and follow which elements are of sums of products."""
+        kind = None
+        if self.has_halves:
+            kind = format_of_result(self.rules[func], func, args, kwargs or {})
+            args = args if kind is None else tuple(cast_operand(self, x, torch.float64) for x in args)
         out = super().__torch_dispatch__(func, types, args, kwargs)
+        if kind is not None:
+            out = self._narrow(func, out, kind)
         if self._has_dots and type(out) is EnsembleTensor:
             parts = args[0] if func.overloadpacket in JOINS else args if is_elementwise(func) else ()
             out.is_dot |= any(type(x) is EnsembleTensor and x.is_dot for x in parts)
             if moves_elements(func) and type(args[0]) is EnsembleTensor:
                 out.terms = args[0].terms
         return out
+
+    def _narrow(self, func: OpOverload, out: Any, kind: torch.dtype) -> Any:
+        """The results of an operation in a format of half precision, but for the statistics of norms."""
+        if not isinstance(out, tuple):
+            return cast_operand(self, out, kind)
+        narrowed = 1 if has_statistics(func) else len(out)
+        return (*(cast_operand(self, x, kind) for x in out[:narrowed]), *out[narrowed:])
 
     def mark_dot(self, t: EnsembleTensor, terms: int = 0) -> EnsembleTensor:
         """Say of a result that its elements are sums of products, of a matrix product also of how many."""
@@ -224,7 +240,20 @@ def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
             EnsembleTensor, t.shape[1:], t.stride()[1:], t.storage_offset(), dtype=t.dtype, device=t.device
         )
     e.stacked = t
+    mode.has_halves |= t.dtype in HALVES
     return e  # type: ignore[no-any-return]
+
+
+def cast_operand(mode: EnsembleMode, x: Any, kind: torch.dtype) -> Any:
+    """A floating EnsembleTensor in another format, with what is known of its elements; anything else as it is.
+
+    What is cast is no product any more that a fused multiply-add could leave unrounded.
+    """
+    if type(x) is not EnsembleTensor or not x.is_floating_point() or x.dtype == kind:
+        return x
+    out = wrap(mode, x.stacked.to(kind))
+    out.is_reduced, out.is_dot, out.terms, out.exponent = x.is_reduced, x.is_dot, x.terms, x.exponent
+    return out
 
 
 def wrap_all(mode: EnsembleMode, out: Any) -> Any:
