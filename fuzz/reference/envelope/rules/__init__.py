@@ -15,12 +15,14 @@ from fuzz.reference.envelope.rules import (
     ordering,
     reductions,
     rewritings,
+    rounded_places,
 )
 
 __all__ = ["RULES"]
 
 MODULES = (
     rewritings,
+    rounded_places,
     elementwise,
     reductions,
     ordering,

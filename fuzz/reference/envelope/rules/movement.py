@@ -239,9 +239,8 @@ def return_argument(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...],
 LEADING_DIM_BLIND = "tril triu constant_pad_nd fill.Scalar zero"
 FIXED_RANK = (
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d im2col "
-    "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d upsample_nearest1d "
-    "upsample_nearest2d _upsample_nearest_exact1d _upsample_nearest_exact2d pixel_shuffle pixel_unshuffle "
-    "channel_shuffle rot90 searchsorted bucketize histc isin"
+    "max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d pixel_shuffle "
+    "pixel_unshuffle channel_shuffle rot90 searchsorted bucketize isin"
 )
 
 
