@@ -5,7 +5,9 @@ log(1 + exp(x)), logaddexp that of a difference, elu exp(x) - 1, hardsigmoid x/6
 lose digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
 sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
 
-Binary cross entropy of a logit is max(x, 0) - x*y + log1p(exp(-|x|)) as well, and lerp (1 - w)*x + w*y.
+Binary cross entropy of a probability has log(1 - p), that of a logit is max(x, 0) - x*y + log1p(exp(-|x|)) as well.
+lerp is (1 - w)*x + w*y, and acosh log(x + sqrt(x*x - 1)). asinh is odd: log(x + sqrt(x*x + 1)) has no digit left where
+x is -5000.
 
 Batch norm of known statistics is x*a + b with a and b for each channel, as PyTorch's own kernel computes it, which
 rounds at the size of x and of the mean.
@@ -30,7 +32,12 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap
 from fuzz.reference.envelope.rules.composites import FORMULAS
-from fuzz.reference.envelope.rules.norms_and_losses import MEAN, binary_cross_entropy_with_logits, reduced
+from fuzz.reference.envelope.rules.norms_and_losses import (
+    MEAN,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    reduced,
+)
 
 __all__ = ["register"]
 
@@ -59,6 +66,19 @@ def sinc(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     return wrap(mode, t)
 
 
+@rounds
+def acosh(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """acosh: its own error, and that of log(x + sqrt(x*x - 1)): of x*x, whose root is small near 1, and of the sum."""
+    noise, x = mode.noise, args[0].stacked
+    t = noise.round_function_(func(x), x, noise.precision.error("acosh"))
+    if t.is_floating_point():
+        # By s = sqrt(x^2 - 1) the sum is off by x^2/(2s) roundings, and so its logarithm by that over x + s.
+        inverse = x / torch.sqrt(x * x - 1)
+        error = torch.where(x > 1, 1 + inverse / (2 + 2 / inverse), 0.0)
+        noise.add_working_error_(t, error.nan_to_num(1.0, 1.0, 1.0))
+    return wrap(mode, t)
+
+
 def hyperbolic(name: str) -> Callable[..., Any]:
     """Rule of sinh, asinh or atanh: its documented error, and what exponentials and sums of numbers near 1 lose."""
 
@@ -73,6 +93,18 @@ def hyperbolic(name: str) -> Callable[..., Any]:
         return wrap(mode, t)
 
     return rule
+
+
+@rounds
+def cross_entropy(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """binary_cross_entropy: log(1 - p) loses by the difference what log1p(-p) keeps, (1 - y) times."""
+    x, y, weight, reduction = args + (None, MEAN)[len(args) - 2 :]
+    with mode:
+        loss: Any = binary_cross_entropy(x, y, None, 0)
+    label = align((x, y), mode.noise.rows)[1]
+    mode.noise.add_working_error_(loss.stacked, (1 - label).abs().nan_to_num(0.0, 0.0, 0.0).expand_as(loss.stacked))
+    with mode:
+        return reduced(loss if weight is None else loss * weight, reduction)
 
 
 @rounds
@@ -187,6 +219,8 @@ def register() -> None:
     RULES.register(tanh, "tanh")
     for name in ("sinh", "asinh", "atanh"):
         RULES.register(hyperbolic(name), name)
+    RULES.register(acosh, "acosh")
+    RULES.register(cross_entropy, "binary_cross_entropy")
     RULES.register(cross_entropy_with_logits, "binary_cross_entropy_with_logits")
     RULES.register(lerp, "lerp")
     RULES.register(with_error("hardsigmoid", _hardsigmoid), "hardsigmoid")

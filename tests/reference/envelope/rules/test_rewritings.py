@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ Formula = Callable[..., Any]
 X = np.concatenate([np.linspace(-19, 19, 400), np.geomspace(1e-12, 1, 100), -np.geomspace(1e-12, 1, 100)]).astype(F)
 Y = np.random.default_rng(7).permutation(X)
 UNIT = np.linspace(0, 1, len(X), dtype=F)
+PROBABILITY = np.concatenate([np.geomspace(1e-9, 0.5, 300), 1 - np.geomspace(1e-6, 0.5, 300)]).astype(F)
 
 
 def error(formula: Formula, kernel: Formula, ratio: Any, *inputs: Array, factor: float = 1.0) -> float:
@@ -42,6 +44,12 @@ REWRITTEN: dict[str, tuple[Formula, Formula, tuple[Array, ...]]] = {
     "binary cross entropy": (
         lambda x, y: nn.binary_cross_entropy_with_logits(x, y, reduction="none"), binary_cross_entropy, (X, UNIT)
     ),
+    "binary cross entropy of probabilities": (
+        lambda p, y: nn.binary_cross_entropy(p, y, reduction="none"),
+        lambda p, y: -(y * np.log(p) + (F(1) - y) * np.log(F(1) - p)), (PROBABILITY, np.round(UNIT))
+    ),
+    "acosh": (torch.acosh, lambda x: np.log(x + np.sqrt(x * x - F(1))), (1 + np.abs(X),)),
+    "acosh by factors": (torch.acosh, lambda x: np.log(x + np.sqrt((x - F(1)) * (x + F(1)))), (1 + np.abs(X),)),
     "logaddexp": (
         torch.logaddexp, lambda x, y: np.maximum(x, y) + np.log(F(1) + np.exp(-np.abs(x - y))), (X, Y)
     ),
@@ -62,6 +70,37 @@ def test_usual_rewritings_are_inside(name: str, ratio: Any) -> None:
     formula, kernel, inputs = REWRITTEN[name]
     assert error(formula, kernel, ratio, *inputs) <= 1
     assert error(formula, kernel, ratio, *inputs, factor=1 + 2.0**-14) > 1
+
+
+def test_results_that_are_not_small_are_known_to_2_to_the_minus_18(ratio: Any) -> None:
+    def losses(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.binary_cross_entropy(p, y, reduction="none")
+
+    def exactly(formula: Formula, *inputs: Array) -> Array:
+        return np.asarray(formula(*(torch.from_numpy(x.copy()).double() for x in inputs)))
+
+    labels = np.round(UNIT[50:300][::-1])
+    for formula, inputs in ((torch.acosh, (np.linspace(1.5, 9, 50, dtype=F),)), (losses, (UNIT[50:300], labels))):
+        right = partial(exactly, formula)
+        assert error(formula, right, ratio, *inputs) <= 1 < error(formula, right, ratio, *inputs, factor=1 + 2.0**-18)
+
+
+def test_asinh_of_negative_numbers_is_odd(ratio: Any) -> None:
+    x = -np.geomspace(1e-3, 1e3, 50, dtype=F)
+    assert error(torch.asinh, lambda x: np.log(x + np.sqrt(x * x + F(1))), ratio, x) > 1
+    assert error(torch.asinh, lambda x: -np.log(-x + np.sqrt(x * x + F(1))), ratio, x) <= 1
+
+
+def test_reduced_losses_of_probabilities(ratio: Any) -> None:
+    p, y = torch.from_numpy(UNIT[50:-50]), torch.from_numpy(UNIT[50:-50][::-1].copy())
+    inputs = {"p": p, "y": y, "w": 10 * y}
+
+    def loss(p: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": nn.binary_cross_entropy(p, y), "w": nn.binary_cross_entropy(p, y, w, reduction="sum")}
+
+    found, right = evaluate(loss, inputs, CPU, members=20), loss(**inputs)
+    for name, one in found.items():
+        assert ratio(right[name], one) <= 1 < ratio(right[name] * (1 + 2.0**-14), one)
 
 
 @pytest.mark.parametrize("name", ["pow", "power of 2", "logcumsumexp"])
