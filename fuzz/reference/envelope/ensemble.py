@@ -31,6 +31,10 @@ class EnsembleTensor(RuleTensor):
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
     product: ElementwiseProduct | None = None
     """Of a product, its factors."""
+    complement: Tensor | None = None
+    """Of 1 - z, the stacked z."""
+    weighted: tuple[Tensor, Tensor] | None = None
+    """Of (1 - z)*x, the stacked z and x."""
     contracted: Tensor | None = None
     """Of a sum with what rows share, how large its stacked products are that a fused multiply-add computes."""
     is_quotient: bool = False

@@ -145,11 +145,14 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
         if is_rounded_constant(mode, constant):
             noise.round_constant_(t, abs(float(constant)))
     if type(x) is int or type(y) is int:
-        return wrap(mode, noise.round_unless_integer(t, 1.0))
+        out = wrap(mode, noise.round_unless_integer(t, 1.0))
+        out.complement = _subtracted_from_one(func, y, terms[0])
+        return out
     recurrence = None
     products = _product(x, t), _product(y, t)
     if products[0] is not None or products[1] is not None:
         recurrence = take_step(noise, t, terms, products)
+    interpolate_otherwise(mode, t, (x, y))
     contracted = None
     for operand, term, product in zip((x, y), terms, products, strict=True):
         if product is not None or _is_quotient(operand, t):
@@ -161,6 +164,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
             begin_with(mode, t, other, term.terms)
     out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
     out.recurrence = recurrence
+    out.complement = _subtracted_from_one(func, y, terms[0])
     out.contracted = contracted if noise.is_thorough and _spreads_a_statistic((x, y), t) else None
     if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.is_dot and x.shape == out.shape:
         out.minuend = x.stacked
@@ -189,6 +193,25 @@ def fuse_again(
         mode.noise.add_working_error_(t, size.abs_().nan_to_num_(0.0, 0.0, 0.0))
 
 
+def _subtracted_from_one(func: OpOverload, y: Any, term: Tensor) -> Tensor | None:
+    """The stacked z of 1 - z, which torch computes as rsub(z, 1)."""
+    return term if func is aten.rsub.Scalar and y == 1 and term.numel() <= MOST_ELEMENTS else None
+
+
+def interpolate_otherwise(mode: EnsembleMode, t: Tensor, terms: tuple[Any, Any]) -> None:
+    """Perturb a stacked sum (1 - z)*x + z*y, which a kernel may compute as x + z*(y - x): by the rounding of y - x."""
+    for first, second in (terms, terms[::-1]):
+        weighted = first.weighted if type(first) is EnsembleTensor and first.shape == t.shape[1:] else None
+        product = None if weighted is None else _product(second, t)
+        if weighted is None or product is None:
+            continue
+        z, x = weighted
+        for weight, y in (product.factors, product.factors[::-1]):
+            if isinstance(weight, Tensor) and weight.data_ptr() == z.data_ptr() and weight.numel() == z.numel():
+                mode.noise.add_working_error_(t, (weight * (y - x)).abs().nan_to_num_(0.0, 0.0, 0.0).expand_as(t))
+                return
+
+
 def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
     """The product that a term of the stacked sum t is, if it has the sum's shape."""
     return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
@@ -202,6 +225,10 @@ def _spreads_a_statistic(terms: tuple[Any, ...], t: Tensor) -> bool:
 def _is_quotient(x: Any, t: Tensor) -> bool:
     """Whether a term of the stacked sum t is a quotient that the backend computes as a product."""
     return type(x) is EnsembleTensor and x.is_quotient and x.shape == t.shape[1:]
+
+
+def _is_complement(x: Any) -> bool:
+    return type(x) is EnsembleTensor and x.complement is not None
 
 
 @rounds
@@ -221,6 +248,10 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     out = wrap(mode, t)
     if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
         out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
+        out.weighted = next(
+            ((one.complement, other) for one, other in ((x, operands[1]), (y, operands[0])) if _is_complement(one)),
+            None,
+        )
     if type(x) is EnsembleTensor and not isinstance(y, Tensor):
         out.terms = x.terms
     return keep_exponent(mode, out, args)

@@ -85,6 +85,34 @@ def test_results_that_are_not_small_are_known_to_2_to_the_minus_18(ratio: Any) -
         assert error(formula, right, ratio, *inputs) <= 1 < error(formula, right, ratio, *inputs, factor=1 + 2.0**-18)
 
 
+INTERPOLATIONS: dict[str, Formula] = {
+    "gate first": lambda z, x, y: (1 - z) * x + z * y,
+    "gate last": lambda z, x, y: y * z + x * (1.0 - z),
+    "gate of a row": lambda z, x, y: (1 - z[:, None]) * x + z[:, None] * y[:, None].expand(len(z), 4),
+}
+
+
+@pytest.mark.parametrize("name", INTERPOLATIONS)
+def test_an_interpolation_may_round_the_difference(name: str, ratio: Any) -> None:
+    """By x + z*(y - x), where z is near 1 and y is small. Errors of 2^-18 are found, and a z that is another one's."""
+    formula, spread = INTERPOLATIONS[name], name == "gate of a row"
+    z, y = (1 - np.geomspace(1e-6, 1, 60)).astype(F), np.geomspace(1e-5, 1, 60).astype(F)
+    x = np.full(4 if spread else 60, 0.7, F)
+
+    def kernel(z: Array, x: Array, y: Array) -> Array:
+        return x + z[:, None] * (y[:, None] - x) if spread else x + z * (y - x)
+
+    assert error(formula, kernel, ratio, z, x, y) <= 1
+    assert error(formula, kernel, ratio, z, x, y, factor=1 + 2.0**-18) > 1
+    assert error(formula, lambda z, x, y: kernel(np.roll(z, 1), x, y), ratio, z, x, y) > 1
+
+
+def test_a_sum_of_other_products_has_no_interpolation(ratio: Any) -> None:
+    z, y = (1 - np.geomspace(1e-6, 1, 60)).astype(F), np.geomspace(1e-5, 1, 60).astype(F)
+    formula = lambda z, w, y: (1 - z) * 0.75 + w * y  # noqa: E731
+    assert error(formula, lambda z, w, y: F(0.75) + w * (y - F(0.75)), ratio, z, z, y) > 1
+
+
 def test_asinh_of_negative_numbers_is_odd(ratio: Any) -> None:
     x = -np.geomspace(1e-3, 1e3, 50, dtype=F)
     assert error(torch.asinh, lambda x: np.log(x + np.sqrt(x * x + F(1))), ratio, x) > 1
