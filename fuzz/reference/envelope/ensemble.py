@@ -112,6 +112,8 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
         """Whether some tensor is of half precision."""
         self.has_exponents = False
         """Whether some result is an exponential of sums of products."""
+        self.saturates = False
+        """Whether the formula of an activation or its gradient is computed, in which tanh and sigmoids become 1."""
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

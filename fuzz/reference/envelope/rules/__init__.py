@@ -16,11 +16,13 @@ from fuzz.reference.envelope.rules import (
     reductions,
     rewritings,
     rounded_places,
+    saturation,
 )
 
 __all__ = ["RULES"]
 
 MODULES = (
+    saturation,
     rewritings,
     rounded_places,
     elementwise,

@@ -18,7 +18,7 @@ from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
 from fuzz.reference.envelope.summation import rounding_steps
 
-__all__ = ["is_rounded_constant", "register", "rounded_away", "rounds_constants"]
+__all__ = ["CORRECTLY_ROUNDED", "is_rounded_constant", "register", "rounded_away", "rounds_constants"]
 
 # Selections, comparisons, signs and integer mode: the result is one of the operands, or a decision.
 EXACT = (
@@ -31,7 +31,7 @@ EXACT = (
 # Binary operators rounded once.
 ROUNDED = "sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar add.Tensor add.Scalar"
 ELEMENTARY = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh asinh acosh "
     "atanh atan2 erf erfc erfinv lgamma digamma hypot sinc i0 special_i1 special_i0e special_i1e special_erfcx "
     "special_log_ndtr special_ndtri special_bessel_j0 special_bessel_j1 polygamma special_zeta"
 )
@@ -157,6 +157,8 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     for operand, term, product in zip((x, y), terms, products, strict=True):
         if product is not None or _is_quotient(operand, t):
             size = term.abs().nan_to_num_(0.0, 0.0, 0.0)
+            if mode.saturates and is_square(product):
+                size[size == 1] = 0.0
             noise.add_working_error_(t, size)
             contracted = size if contracted is None else contracted + size
     for term, other in ((x, terms[1]), (y, terms[0])):
@@ -217,6 +219,11 @@ def _product(x: Any, t: Tensor) -> ElementwiseProduct | None:
     return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
 
 
+def is_square(product: ElementwiseProduct | None) -> bool:
+    """Whether a product is one of a tensor with itself, which nothing rounds where it is 1."""
+    return product is not None and product.factors[0] is product.factors[1]
+
+
 def _spreads_a_statistic(terms: tuple[Any, ...], t: Tensor) -> bool:
     """Whether a term of the stacked sum t is the same for a row or column of it, as a mean is and a state is not."""
     return any(isinstance(term, Tensor) and term.shape != t.shape[1:] for term in terms)
@@ -233,7 +240,7 @@ def _is_complement(x: Any) -> bool:
 
 @rounds
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mul: one rounding, one more for a constant."""
+    """mul: one rounding, one more for a constant. The square of a tanh that is 1 is 1 (saturation.py)."""
     noise = mode.noise
     x, y = args
     operands = align(args, noise.rows)
@@ -244,7 +251,10 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     if is_floating and (type(x) is int or type(y) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif is_floating:
+        is_one = t == 1 if mode.saturates and x is y else None
         noise.round_(t, 2.0 if is_rounded_constant(mode, x) or is_rounded_constant(mode, y) else 1.0)
+        if is_one is not None:
+            t[is_one] = 1.0
     out = wrap(mode, t)
     if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
         out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
@@ -310,18 +320,6 @@ def elementary(name: str) -> Callable[..., Any]:
     return rule
 
 
-@rounds
-def sigmoid(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sigmoid: from exp(-x), whose error grows with |x| on some backends and is divided away where x > 0.
-
-    Where exp(-x) exceeds the largest finite value, 1/(1 + exp(-x)) is 0: results below 1/largest may be lost.
-    """
-    noise = mode.noise
-    x = args[0].stacked
-    t = noise.flush_result_(func(x), 1 / noise.precision.largest)
-    return wrap(mode, noise.round_function_(t, x.clamp(max=1.0), noise.precision.error("sigmoid")))
-
-
 def reach_integers(noise: MemberNoise, exponent: Tensor) -> Tensor:
     """Exponents, in members that round steps the nearest integer where the bound of the number reaches it.
 
@@ -381,7 +379,6 @@ def register() -> None:
     RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
     RULES.register(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")
     RULES.register(remainder, "remainder")
-    RULES.register(sigmoid, "sigmoid")
     RULES.register(power, "pow")
     RULES.register(masked_fill, "masked_fill")
     RULES.register(frexp, "frexp.Tensor")

@@ -1,8 +1,8 @@
 """Defines rules of functions that kernels compute by another formula as a rule, whose error is absolute.
 
-tanh is 1 - q with q = 2/(exp(2|x|) + 1), sinh (exp(x) - exp(-x))/2, asinh and atanh logarithms of sums, softplus
-log(1 + exp(x)), logaddexp that of a difference, elu exp(x) - 1, hardsigmoid x/6 + 1/2: where the result is small they
-lose digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
+sinh is (exp(x) - exp(-x))/2, asinh and atanh logarithms of sums, softplus log(1 + exp(x)), logaddexp that of a
+difference, elu exp(x) - 1, hardsigmoid x/6 + 1/2: where the result is small they lose digits that another formula
+keeps, as tanh does (saturation.py). A reference that calls log1p or expm1 itself asks for these digits. So does log
 sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
 
 Binary cross entropy of a probability has log(1 - p), that of a logit is max(x, 0) - x*y + log1p(exp(-|x|)) as well.
@@ -38,19 +38,9 @@ from fuzz.reference.envelope.rules.norms_and_losses import (
     binary_cross_entropy_with_logits,
     reduced,
 )
+from fuzz.reference.envelope.rules.saturation import NEAR, unit
 
 __all__ = ["register"]
-
-
-@rounds
-def tanh(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """tanh: its documented error, and that of an exponential, a sum and a division in 1 - |tanh|."""
-    noise, x = mode.noise, args[0].stacked
-    t = noise.round_function_(func(x), x, noise.precision.error("tanh"))
-    if t.is_floating_point():
-        steps = 2 * noise.precision.error("exp").base + 1 + 2 * noise.precision.error("div").base
-        noise.add_working_error_(t, steps * (1 - func(x).abs()))
-    return wrap(mode, t)
 
 
 @rounds
@@ -160,7 +150,7 @@ def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **de
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with mode:
             out = formula(*args, **kwargs)
-        options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs}
+        options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs, "unit": unit(mode.noise)}
         found = out if not isinstance(out, tuple) else out[0]
         off = size(unwrap(args[0]), options).to(found.stacked.device)
         mode.noise.add_working_error_(found.stacked, off.expand_as(found.stacked))
@@ -190,8 +180,10 @@ def _log_softmax(x: Tensor, options: dict[str, Any]) -> Tensor:
 
 
 def _softplus(x: Tensor, options: dict[str, Any]) -> Tensor:
-    """1/beta below the threshold."""
-    return torch.where(x * options["beta"] > options["threshold"], 0.0, 1 / abs(options["beta"] or math.inf))
+    """1/beta below the threshold, less where 1 + exp(beta*x) is 1: what is lost there is the result."""
+    z = x * options["beta"]
+    lost = (torch.exp(z) * (NEAR / options["unit"])).clamp(max=1.0).nan_to_num(0.0)
+    return torch.where(z > options["threshold"], 0.0, lost / abs(options["beta"] or math.inf))
 
 
 def _elu(x: Tensor, options: dict[str, Any]) -> Tensor:
@@ -216,7 +208,6 @@ def _logaddexp(x: Tensor, options: dict[str, Any]) -> Tensor:
 
 def register() -> None:
     """State the rules of this module, in place of those with relative errors alone."""
-    RULES.register(tanh, "tanh")
     for name in ("sinh", "asinh", "atanh"):
         RULES.register(hyperbolic(name), name)
     RULES.register(acosh, "acosh")
