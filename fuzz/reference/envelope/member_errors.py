@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from fuzz.reference.envelope.evaluate import HOST_LIMIT, Input, Reference, run_members
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision, Ulps
-from fuzz.reference.envelope.summation import ORDERS, matmul_errors, scan_errors, signed_errors, sum_errors
+from fuzz.reference.envelope.summation import ORDERS, signed_errors
 
 __all__ = ["MemberErrors", "evaluate_members", "evaluate_orders"]
 
@@ -23,18 +24,10 @@ class SummationOrderNoise(MemberNoise):
         super().__init__(precision, (1, 2, 4)[:ORDERS], 0, False, None)
         self.is_thorough = True
 
-    def _signed(self, errors: Tensor) -> Tensor:
+    def measure(self, errors: Callable[..., Tensor], *terms: Any) -> Tensor:
         """(rows, *shape) of the errors by order of one replica, (orders, 1, *shape)."""
-        return torch.cat([torch.zeros_like(errors[:1]), errors]).squeeze(1)
-
-    def sum_error(self, terms: Tensor, dims: list[int]) -> Tensor:
-        return self._signed(sum_errors(self.first_members(terms), dims, signed_errors))
-
-    def scan_error(self, terms: Tensor, dim: int) -> Tensor:
-        return self._signed(scan_errors(self.first_members(terms), dim, signed_errors))
-
-    def matmul_error(self, a: Tensor, b: Tensor) -> Tensor:
-        return self._signed(matmul_errors(self.first_members(a), self.first_members(b), signed_errors))
+        found = errors(*terms, signed_errors)
+        return torch.cat([torch.zeros_like(found[:1]), found]).squeeze(1)
 
     def add_error_(
         self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, sum_error: Tensor | None = None

@@ -7,9 +7,9 @@ depends on the seed and s alone, so that a member's noise does not depend on whi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -113,17 +113,19 @@ class MemberNoise:
 
     def sum_error(self, terms: Tensor, dims: list[int]) -> Tensor | None:
         """How far the sum of stacked terms over dims may be off besides, dims kept; None before the stages that ask."""
-        return sum_errors(self.first_members(terms), dims, error_magnitudes)[0] if self.is_thorough else None
+        return self.measure(sum_errors, self.first_members(terms), dims)
 
     def scan_error(self, terms: Tensor, dim: int) -> Tensor | None:
         """The same for prefixes of the terms."""
-        return scan_errors(self.first_members(terms), dim, error_magnitudes)[0] if self.is_thorough else None
+        return self.measure(scan_errors, self.first_members(terms), dim)
 
     def matmul_error(self, a: Tensor, b: Tensor) -> Tensor | None:
         """The same for a product of stacked matrices (rows, .., M, K) and (rows, .., K, N)."""
-        if not self.is_thorough:
-            return None
-        return matmul_errors(self.first_members(a), self.first_members(b), error_magnitudes)[0]
+        return self.measure(matmul_errors, self.first_members(a), self.first_members(b))
+
+    def measure(self, errors: Callable[..., Tensor], *terms: Any) -> Tensor | None:
+        """The same by a function of summation.py, of what first members add up."""
+        return errors(*terms, error_magnitudes)[0] if self.is_thorough else None
 
     def _working(self, t: Tensor) -> Tensor:
         """The members at working precision, of what `by_replica` gives."""

@@ -17,8 +17,9 @@ from torch import Tensor
 from fuzz.reference.envelope.noise_loops import measure_sum_errors
 
 __all__ = [
-    *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure", "rounding_steps", "sequential_steps", "tree_steps"),
-    *("signed_errors", "matmul_errors", "scan_errors", "sum_errors", "error_magnitudes"),
+    *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure"),
+    *("rounding_steps", "scatter_steps", "sequential_steps", "tree_steps"),
+    *("signed_errors", "matmul_errors", "scan_errors", "scatter_errors", "sum_errors", "error_magnitudes"),
 ]
 
 LARGEST: Final = 1 << 22
@@ -70,6 +71,11 @@ def tree_steps(n: float) -> float:
     return 1 + math.log2(n + 1) / 4 if n > 1 else 0.0
 
 
+def scatter_steps(n: Tensor) -> Tensor:
+    """The same, element by element."""
+    return torch.where(n > 1, 1 + torch.log2(n + 1) / 4, torch.zeros_like(n))
+
+
 def error_magnitudes(lost: list[Array], prefixes: bool) -> Array:
     """How far each sum may be off in any order, one kind.
 
@@ -114,6 +120,40 @@ def matmul_errors(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
     parts = torch.split(a, max(1, TERMS_AT_ONCE // columns.numel()), -2)
     measured = [_measure(part.movedim(-1, 0).unsqueeze(-1) * columns, _orders, measure) for part in parts]
     return torch.cat(measured, -2)
+
+
+def scatter_errors(terms: Tensor, places: Tensor, size: int, measure: Measure) -> Tensor:
+    """(kinds, replicas, size) of the sums of those terms (replicas, n) that have the same place in 0..size-1.
+
+    Atomics add them in any order: `error_magnitudes` takes them at random as well as as they are.
+    """
+    replicas, count = terms.shape
+    places = places + size * torch.arange(replicas, device=places.device).unsqueeze(1)
+    found = _scattered(terms, places, replicas * size, measure)
+    if measure is error_magnitudes:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(count)).to(terms.device)
+        found = torch.maximum(found, _scattered(terms[:, order], places[:, order], replicas * size, measure))
+    return found.view(-1, replicas, size)
+
+
+def _scattered(terms: Tensor, places: Tensor, size: int, measure: Measure) -> Tensor:
+    """(kinds, size) of the sums of terms by place, those of about as many terms together, filled up with zeros."""
+    places, order = places.reshape(-1).sort(stable=True)
+    terms = terms.reshape(-1)[order]
+    counts = torch.bincount(places, minlength=size)
+    number = torch.arange(len(terms), device=terms.device) - (counts.cumsum(0) - counts)[places]
+    groups = torch.frexp((counts - 1).double())[1]  # Those of 2, of 3 and 4, of 5 to 8, ..
+    found = terms.new_zeros(1 if measure is error_magnitudes else ORDERS, size)
+    column = torch.zeros_like(counts)
+    for group in torch.unique(groups[counts > 1]).tolist():
+        sums = torch.nonzero(groups == group).squeeze(1)
+        sums = sums[counts[sums] > 1]
+        column[sums] = torch.arange(len(sums), device=sums.device)
+        chosen = (groups == group)[places] & (counts > 1)[places]
+        columns = terms.new_zeros(1 << group, len(sums))
+        columns[number[chosen], column[places[chosen]]] = terms[chosen]
+        found[:, sums] = sum_errors(columns, [0], measure).squeeze(1)
+    return found
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +21,15 @@ from fuzz.reference.envelope.ensemble import (
     wrap,
     wrap_all,
 )
-from fuzz.reference.envelope.summation import sequential_steps
+from fuzz.reference.envelope.summation import scatter_errors, scatter_steps, sequential_steps
 
 __all__ = ["register"]
 
+ANY_ORDER = 2.0
+"""By how much what terms of two magnitudes lose in one order may be less than in another."""
 MASKS = torch.bool, torch.uint8
+Placed = tuple[Tensor, Tensor]
+"""Terms, and the places in a flattened tensor where they are added up, (replicas, n)."""
 
 
 def _stacked(x: Any, count: int) -> Tensor:
@@ -178,7 +183,58 @@ def _accumulate(
     if noise.flush_to_zero:
         # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
         noise.flush_terms_(t, torch.minimum(terms, count * (noise.precision.eta / 4)))
-    return wrap(mode, noise.add_error_(t, terms.mul_(sequential_steps(count)), 1.0))
+    return wrap(mode, add_up_(mode, t, terms, count, placed(mode, func, args, source)))
+
+
+def placed(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], source: int) -> Placed | None:
+    """What the unperturbed member of each replica adds up: terms and where they go, (replicas, n), the start first.
+
+    None where there are too many.
+    """
+    noise, size = mode.noise, args[0].numel()
+    if not noise.adds_up(noise.rows * (size + args[source].numel())):
+        return None
+    terms, places = [], []
+    for row in range(0, noise.rows, noise.count):
+        own = [of_member(x, row) for x in args]
+        positions = torch.arange(size, device=own[0].device).view(own[0].shape)
+        if func in (aten.index_put.default, aten._unsafe_index_put.default):
+            to = aten.index.Tensor(positions, own[1])
+        elif func is aten.index_add.default:
+            to = positions.index_select(own[1], own[2])
+        else:
+            to = positions.gather(own[1], own[2])
+            own[3] = own[3][tuple(slice(n) for n in own[2].shape[: own[3].dim()])]
+        given = own[source] if own[source].numel() == to.numel() else own[source].expand_as(to)
+        terms.append(torch.cat([own[0].reshape(-1), given.reshape(-1)]))
+        places.append(torch.cat([positions.reshape(-1), to.reshape(-1)]))
+    return torch.stack(terms), torch.stack(places)
+
+
+def of_member(x: Any, row: int) -> Any:
+    """An argument, or a list of indices, as one row of the stack has it."""
+    if isinstance(x, list | tuple):
+        return [of_member(part, row) for part in x]
+    return x.stacked[row] if type(x) is EnsembleTensor else x
+
+
+def add_up_(
+    mode: EnsembleMode, t: Tensor, sizes: Tensor, count: Tensor, added: Placed | None, divisor: Tensor | None = None
+) -> Tensor:
+    """Perturb the stacked t, whose elements are sums of `count` terms and of `sizes` in magnitude, or their means.
+
+    Terms are `added` up as those of sums are. Where they are too many, as atomics add equal ones.
+    """
+    noise = mode.noise
+    if added is None:
+        return noise.add_error_(t, sizes.mul_(sequential_steps(count)), 1.0)
+    error = None
+    if bool((count > 1).any()):
+        error = noise.measure(scatter_errors, *added, math.prod(t.shape[1:]))
+    if error is not None:
+        error = ANY_ORDER * error.view(-1, *t.shape[1:])
+        error = error if divisor is None else error / divisor.clamp(min=1.0)
+    return noise.add_error_(t, sizes.mul_(scatter_steps(count)), 1.0, sum_error=error)
 
 
 def has_equal_ranks(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
@@ -259,14 +315,21 @@ def scatter_reduce(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], 
     if reduce in ("amin", "amax") or not t.is_floating_point():
         return wrap(mode, t)
     start, added = _stacked(args[0], mode.noise.rows), unwrap(args[3])
-    ones = _with(args[:4], torch.ones_like(start), 3, torch.ones_like(added), added is not args[3])
+    begins = torch.ones_like(start) if kwargs.get("include_self", True) else torch.zeros_like(start)
+    ones = _with(args[:4], begins, 3, torch.ones_like(added), added is not args[3])
     count = accumulate_members(mode, aten.scatter_add.default, ones, ())
     if reduce == "prod":
         return wrap(mode, mode.noise.round_(t, float(count.max()) if count.numel() else 1.0))
     from fuzz.reference.envelope.rules.linear import absolute
 
     bounds = map_members(mode, func, absolute(args), kwargs)
-    return wrap(mode, mode.noise.add_error_(t, bounds.mul_(sequential_steps(count + 1)), 1.0))
+    terms = placed(mode, func, args, 3)
+    if terms is not None and not kwargs.get("include_self", True):
+        terms[0][:, : args[0].numel()] = 0.0
+    if reduce == "sum":
+        return wrap(mode, add_up_(mode, t, bounds, count, terms))
+    mean = add_up_(mode, t, bounds, count, terms, mode.noise.first_members(count))
+    return wrap(mode, torch.where(count > 1, mode.noise.round_(mean.clone(), 2.0), mean))
 
 
 def register() -> None:
