@@ -18,7 +18,7 @@ from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, ElementwiseProduct, take_step
 from fuzz.reference.envelope.summation import rounding_steps
 
-__all__ = ["CORRECTLY_ROUNDED", "is_rounded_constant", "register", "rounded_away", "rounds_constants"]
+__all__ = ["CORRECTLY_ROUNDED", "begin_with", "is_rounded_constant", "register", "rounded_away", "rounds_constants"]
 
 # Selections, comparisons, signs and integer mode: the result is one of the operands, or a decision.
 EXACT = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,10 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import added_matmul, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import MemberNoise
-from fuzz.reference.envelope.summation import rounding_steps, tree_steps
+from fuzz.reference.envelope.rules.elementwise import begin_with
+from fuzz.reference.envelope.rules.reductions import total
+from fuzz.reference.envelope.summation import matmul_errors, rounding_steps, tree_steps
+from fuzz.reference.envelope.unfolding import Convolution, UnfoldedProduct
 
 __all__ = ["absolute", "register", "wrap_stacked"]
 
@@ -167,15 +170,15 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
     return max(int(channels) * int(math.prod(weight.shape[2:])), 2)
 
 
-def convolution_gradient_terms(args: tuple[Any, ...]) -> tuple[int, int, int]:
-    """Products in an element of each gradient of convolution_backward(g, input, weight, sizes of the bias, stride,
-    padding, dilation, transposed, output_padding, groups, ..): of input, weight and bias.
+def convolution_gradient_terms(args: tuple[Any, ...]) -> tuple[int, int]:
+    """Products in an element of the gradients of input and weight of convolution_backward(g, input, weight, sizes of
+    the bias, stride, padding, dilation, transposed, output_padding, groups, ..).
     """
     g, x, weight, transposed, groups = args[0], args[1], args[2], args[7], args[9]
     channels = weight.shape[1] if transposed else weight.shape[0] // groups
     positions = math.prod((x if transposed else g).shape[2:])
     of_input = int(channels * math.prod(weight.shape[2:]))
-    return max(of_input, 2), max(int(x.shape[0] * positions), 2), max(int(g.shape[0] * math.prod(g.shape[2:])), 2)
+    return max(of_input, 2), max(int(x.shape[0] * positions), 2)
 
 
 def pool_terms(window: int, dims: int) -> Any:
@@ -196,27 +199,74 @@ def adaptive_terms(args: tuple[Any, ...]) -> int:
     return math.prod(int(-(-max(pair) // max(min(pair), 1)) + 1) for pair in pairs)
 
 
-def apply_linear(count: Any, multiplied: int = 0) -> Any:
-    """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation).
-
-    `count` says how many products or terms add up to an element, of each result where there are several. It multiplies
-    the first `multiplied` operands with each other, which tensor cores do where they are allowed to.
-    """
+def apply_linear(count: Any) -> Any:
+    """Rule of an operation linear in its floating operands together; `count` says how many terms an element adds up."""
 
     @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        results = map_members(mode, func, cut_operands(mode, args, multiplied), kwargs)
-        bounds = map_members(mode, func, absolute(args), kwargs)
-        if isinstance(results, Tensor):
-            return wrap(mode, perturb(mode.noise, results, bounds, count(args)))
-        parts = zip(results, bounds, count(args), strict=True)
-        return wrap_all(mode, tuple(perturb(mode.noise, *part) if part[0] is not None else None for part in parts))
-
-    def perturb(noise: MemberNoise, t: Tensor, bound: Tensor, n: int) -> Tensor:
-        factor = rounding_steps(n) + 1 + (cut_off(noise) if multiplied else 0.0)
-        return noise.add_error_(t, bound, factor, n)
+        t, size = (map_members(mode, func, given, kwargs) for given in (args, absolute(args)))
+        n = count(args)
+        return wrap(mode, mode.noise.add_error_(t, size, rounding_steps(n) + 1, n))
 
     return rule
+
+
+@rounds
+def convolution(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """convolution(input, weight, bias, ..): as products of matrices, and the bias as what is added to one."""
+    (x, weight, bias), transposed = args[:3], args[6]
+    t, size = (map_members(mode, func, given, kwargs) for given in (cut_operands(mode, args, 2), absolute(args)))
+    n, layout = convolution_terms(args), layout_of(args[3:6], args[8], x.dim() - 2)
+    unfold = layout.transposed if transposed else layout.product
+    t = perturb_products(mode, t, size, n, lambda: unfold(_first(mode, x), _first(mode, weight), t.shape[3:]))
+    if bias is not None and mode.noise.adds_up(t.numel() * n, is_product=True):
+        begin_with(mode, t, _stacked(mode, bias).view(-1, 1, bias.numel(), *(1,) * (x.dim() - 2)), n)
+    return wrap(mode, t)
+
+
+@rounds
+def convolution_backward(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """convolution_backward(g, input, weight, ..): gradients of both as products of matrices, of the bias as a sum."""
+    (g, x, weight), transposed = args[:3], args[7]
+    results, sizes = (map_members(mode, func, given, kwargs) for given in (cut_operands(mode, args, 3), absolute(args)))
+    layout = layout_of(args[4:7], args[9], g.dim() - 2)
+    read, of = (g, x) if transposed else (x, g)
+    of_input = layout.product if transposed else layout.transposed
+    unfoldings: list[Callable[[], UnfoldedProduct]] = [
+        lambda: of_input(_first(mode, g), _first(mode, weight), x.shape[2:]),
+        lambda: layout.of_weight(_first(mode, of), _first(mode, read), weight.shape[2:]),
+    ]
+    parts = zip(results, sizes, convolution_gradient_terms(args), unfoldings, strict=False)
+    found = [None if part[0] is None else perturb_products(mode, *part) for part in parts]
+    if results[2] is not None:
+        found.append(total(mode, _stacked(mode, g), [1, *range(3, 1 + g.dim())], False))
+    return wrap_all(mode, (*found, None)[:3])
+
+
+def layout_of(sizes: Sequence[Sequence[int]], groups: int, rank: int) -> Convolution:
+    """Of stride, padding and dilation, which may have one number for all dims."""
+    stride, padding, dilation = (tuple(given) * (rank if len(given) == 1 else 1) for given in sizes)
+    return Convolution(stride, padding, dilation, groups)
+
+
+def _first(mode: EnsembleMode, x: Any) -> Tensor:
+    """The unperturbed member of each replica."""
+    return mode.noise.first_members(_stacked(mode, x))
+
+
+def perturb_products(
+    mode: EnsembleMode, t: Tensor, size: Tensor, n: int, unfold: Callable[[], UnfoldedProduct]
+) -> Tensor:
+    """Perturb the stacked t, whose elements are sums of n products of magnitude `size`, as those of matrices are."""
+    noise, error = mode.noise, None
+    adds_up = noise.adds_up(t.numel() * n, is_product=True)
+    if adds_up and noise.is_thorough:
+        product = unfold()
+        is_sum = product.left.shape[-1] > 1
+        found = noise.measure(matmul_errors, product.left, product.right) if is_sum else None
+        error = None if found is None else product.arrange(found)
+    factor = (tree_steps(n) if adds_up else rounding_steps(n)) + 1 + cut_off(noise)
+    return noise.add_error_(t, size, factor, n, error)
 
 
 def interpolate(dims: int, reach: int) -> Any:
@@ -316,8 +366,8 @@ def register() -> None:
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
     RULES.register(add_product, "addmm.default", "addmv.default", "addbmm.default", "baddbmm.default")
-    RULES.register(apply_linear(convolution_terms, multiplied=2), "convolution.default")
-    RULES.register(apply_linear(convolution_gradient_terms, multiplied=3), "convolution_backward")
+    RULES.register(convolution, "convolution.default")
+    RULES.register(convolution_backward, "convolution_backward")
     for count, names in LINEAR.items():
         for name in names.split():
             RULES.register(apply_linear(count), name)
