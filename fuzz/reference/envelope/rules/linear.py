@@ -272,8 +272,8 @@ def perturb_products(
 def interpolate(dims: int, reach: int) -> Any:
     """Rule of interpolation of (x, sizes, ..), and of its gradient of (g, sizes, sizes of x, ..).
 
-    Besides the terms that an element adds up the place between the points is rounded, which is a number of the size of
-    the dim: that moves the weights of the nearest points, also of those whose weight is 0.
+    Besides the terms that an element adds up the place between the points is rounded, unless a step is a power of two:
+    that moves the weights of the nearest points, also of those whose weight is 0. Weights themselves round near 1.
     """
     pools = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
@@ -288,16 +288,34 @@ def interpolate(dims: int, reach: int) -> Any:
         (x, *rest), is_gradient = absolute(args), "backward" in str(func)
         bounds = map_members(mode, func, (x, *rest), kwargs).abs()
         sizes = args[2][-dims:] if is_gradient else args[0].shape[-dims:]
+        outputs = args[0].shape[-dims:] if is_gradient else results.shape[-dims:]
         points = (2 * reach) ** dims
         if is_gradient:
             points *= math.prod(-(-out // max(size, 1)) + 1 for out, size in zip(args[1], sizes, strict=True))
             moved = nearby(bounds)
         else:
             moved = map_members(mode, func, (wrap_stacked(nearby(unwrap(x))), *rest), kwargs).abs()
-        amplitude = bounds * (rounding_steps(points) + 1) + moved * (2.0 * reach * max(sizes))
+        given = args[3:] if is_gradient else args[2:]
+        off = 0.25 * dims + sum(rounded_places(given, sizes, outputs, is_gradient, results))
+        amplitude = bounds * (rounding_steps(points) + 1) + moved * (2.0 * reach * off)
         return wrap(mode, mode.noise.add_error_(results, amplitude, 1.0, points))
 
     return rule
+
+
+def rounded_places(
+    options: tuple[Any, ...], sizes: Sequence[int], outputs: Sequence[int], is_gradient: bool, results: Tensor
+) -> list[Tensor]:
+    """By how many u the places of an interpolation may be off, one dim after another, of (aligned, *scales)."""
+    aligned, scales = options[0], [*(options[1:] or ()), *[None] * len(sizes)]
+    off = []
+    for dim, (size, out) in enumerate(zip(sizes, outputs, strict=True)):
+        step = (size - 1) / max(out - 1, 1) if aligned else 1 / scales[dim] if scales[dim] else size / out
+        count, step_of = (size, 1.0) if is_gradient else (out, step)
+        places = torch.arange(count, dtype=results.dtype, device=results.device).add_(1).mul_(step_of).add_(1)
+        exact = step == 0 or math.frexp(step)[0] == 0.5
+        off.append(torch.zeros_like(places) if exact else places)
+    return [places.view(-1, *(1,) * (len(sizes) - 1 - dim)) for dim, places in enumerate(off)]
 
 
 def nearest_terms(args: tuple[Any, ...]) -> int:
