@@ -20,6 +20,7 @@ __all__ = [
     *("LARGEST", "LARGEST_MATMUL", "ORDERS", "Measure"),
     *("rounding_steps", "scatter_steps", "sequential_steps", "tree_steps"),
     *("signed_errors", "matmul_errors", "scan_errors", "scatter_errors", "sum_errors", "error_magnitudes"),
+    *("product_errors", "product_steps", "running_product_errors"),
 ]
 
 LARGEST: Final = 1 << 22
@@ -37,6 +38,8 @@ ORDERS: Final = 3
 DEVIATIONS: Final = 1.5
 """How many deviations of a walk of such roundings count: at a safety of 4 these are six."""
 Array = np.ndarray[Any, np.dtype[Any]]
+Orders = Callable[[Array], Iterator[Array]]
+"""What each step of combining columns (n, sums) loses, in one order after another."""
 Measure = Callable[[list[Array], bool], Array]
 """`error_magnitudes` or `signed_errors` of (what each addition loses, by order; whether of each prefix).
 
@@ -76,6 +79,15 @@ def scatter_steps(n: Tensor) -> Tensor:
     return torch.where(n > 1, 1 + torch.log2(n + 1) / 4, torch.zeros_like(n))
 
 
+def product_steps(n: Tensor) -> Tensor:
+    """Roundings of relative size u that a product of n factors may be off by: each counts, and they are random.
+
+    Six deviations of a walk are 3.5*sqrt(n), which is less at a safety of 4. What roundings that share a sign do, as of
+    equal factors, is computed from these factors.
+    """
+    return torch.minimum((n - 1).clamp(min=0), 1 + n.sqrt())
+
+
 def error_magnitudes(lost: list[Array], prefixes: bool) -> Array:
     """How far each sum may be off in any order, one kind.
 
@@ -100,15 +112,25 @@ def signed_errors(lost: list[Array], prefixes: bool) -> Array:
 
 def sum_errors(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
     """(kinds, *shape) of the sum of terms over dims, which are kept with 1."""
+    return _over_dims(terms, dims, _orders, measure)
+
+
+def _over_dims(terms: Tensor, dims: list[int], orders: Orders, measure: Measure) -> Tensor:
+    """The same of what is combined in given orders."""
     kept = [d for d in range(terms.dim()) if d not in dims]
     size, shape = math.prod(terms.shape[d] for d in dims), [terms.shape[d] for d in kept]
-    found = _measure(terms.permute(*dims, *kept).reshape(size, *shape), _orders, measure)
+    found = _measure(terms.permute(*dims, *kept).reshape(size, *shape), orders, measure)
     return found.reshape(-1, *(1 if d in dims else n for d, n in enumerate(terms.shape)))
 
 
 def scan_errors(terms: Tensor, dim: int, measure: Measure) -> Tensor:
     """(kinds, *shape) of the prefixes of terms along dim, added up in sequence."""
-    found = _measure(terms.movedim(dim, 0), lambda columns: iter([_lost_in_sequence(columns)]), measure, True)
+    return _prefix_errors(terms, dim, lambda columns: iter([_lost_in_sequence(columns)]), measure)
+
+
+def _prefix_errors(terms: Tensor, dim: int, orders: Orders, measure: Measure) -> Tensor:
+    """The same of prefixes that are combined in a given order."""
+    found = _measure(terms.movedim(dim, 0), orders, measure, True)
     # The first prefix is one term, and the only one of a scan of one.
     first = found.new_zeros(len(found), 1, *found.shape[2:])
     return torch.cat([first, found], 1).movedim(1, dim + 1)
@@ -120,6 +142,16 @@ def matmul_errors(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
     parts = torch.split(a, max(1, TERMS_AT_ONCE // columns.numel()), -2)
     measured = [_measure(part.movedim(-1, 0).unsqueeze(-1) * columns, _orders, measure) for part in parts]
     return torch.cat(measured, -2)
+
+
+def product_errors(factors: Tensor, dims: list[int], measure: Measure) -> Tensor:
+    """(kinds, *shape) of the product of factors over dims, which are kept with 1, relative to the product."""
+    return _over_dims(factors, dims, _product_orders, measure)
+
+
+def running_product_errors(factors: Tensor, dim: int, measure: Measure) -> Tensor:
+    """(kinds, *shape) of the products of the first factors along dim, relative to them."""
+    return _prefix_errors(factors, dim, lambda columns: iter([_lost_in_running_product(columns)]), measure)
 
 
 def scatter_errors(terms: Tensor, places: Tensor, size: int, measure: Measure) -> Tensor:
@@ -157,12 +189,10 @@ def _scattered(terms: Tensor, places: Tensor, size: int, measure: Measure) -> Te
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _measure(
-    terms: Tensor, orders: Callable[[Array], Iterator[Array]], measure: Measure, prefixes: bool = False
-) -> Tensor:
+def _measure(terms: Tensor, orders: Orders, measure: Measure, prefixes: bool = False) -> Tensor:
     """(kinds, *shape) of the sums of terms (size, *shape), or with `prefixes` (kinds, size - 1, *shape)."""
     device, terms = terms.device, terms.detach().cpu()
-    if measure is error_magnitudes and not prefixes:
+    if measure is error_magnitudes and orders is _orders:
         by_loop = measure_sum_errors(terms, DEVIATIONS)
         if by_loop is not None:
             return by_loop[None].to(device)
@@ -182,6 +212,37 @@ def _orders(columns: Array) -> Iterator[Array]:
     yield _lost_in_sequence(columns)
     yield _lost_in_sequence(columns[::-1])
     yield _lost_in_tree(columns)
+
+
+def _product_orders(columns: Array) -> Iterator[Array]:
+    """What each multiplication loses of its product, by order: as above."""
+    yield _lost_in_running_product(columns)
+    yield _lost_in_running_product(columns[::-1])
+    yield _lost_in_product_tree(columns)
+
+
+def _lost_in_running_product(columns: Array) -> Array:
+    """(n - 1, products)."""
+    products: Array = np.multiply.accumulate(columns, axis=0)
+    return _finite(_lost_of_product(products[1:], products[:-1], columns[1:]))
+
+
+def _lost_in_product_tree(columns: Array) -> Array:
+    """(n - 1, products): the first half is multiplied with the second, again and again."""
+    lost: list[Array] = [np.zeros((0, columns.shape[1]))]
+    while len(columns) > 1:
+        half = len(columns) // 2
+        left, right = columns[:half], columns[half : 2 * half]
+        products = left * right
+        lost.append(_lost_of_product(products, left, right))
+        columns = np.concatenate([products, columns[2 * half :]])
+    return _finite(np.concatenate(lost))
+
+
+def _lost_of_product(products: Array, left: Array, right: Array) -> Array:
+    """The products less left * right, which float64 holds, as a part of that; none of a 0."""
+    exact = left.astype(np.float64) * right
+    return np.divide(products - exact, exact, out=np.zeros_like(exact), where=exact != 0)
 
 
 def _lost_in_sequence(columns: Array) -> Array:

@@ -12,7 +12,13 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap, wrap_all
 from fuzz.reference.envelope.rules.composites import greatest
-from fuzz.reference.envelope.summation import rounding_steps, tree_steps
+from fuzz.reference.envelope.summation import (
+    product_errors,
+    product_steps,
+    rounding_steps,
+    running_product_errors,
+    tree_steps,
+)
 
 __all__ = ["inner_dims", "register", "total"]
 
@@ -136,10 +142,17 @@ def prod(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     t = x.clone()
     for d in sorted(dims, reverse=True):
         t = torch.prod(t, d, keepdim)
-    if x.is_floating_point() and _length(x, dims) > 1:
-        mode.noise.round_(t, float(_length(x, dims) - 1))
-        mode.noise.reduces = True
-    return wrap(mode, in_dtype(t, kwargs))
+    n, noise = _length(x, dims), mode.noise
+    if not x.is_floating_point() or n <= 1:
+        return wrap(mode, in_dtype(t, kwargs))
+    noise.reduces = True
+    if not noise.adds_up(x.numel()):
+        return wrap(mode, in_dtype(noise.round_(t, n - 1.0), kwargs))
+    error = noise.measure(product_errors, noise.first_members(x), dims)
+    if error is not None:
+        error = (error if keepdim else error.squeeze(dims)) * noise.first_members(t)
+    noise.round_(t, float(product_steps(torch.tensor(float(n)))))
+    return wrap(mode, in_dtype(t if error is None else noise.add_error_(t, t.abs(), 0.0, sum_error=error), kwargs))
 
 
 @rounds
@@ -187,7 +200,7 @@ def logsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
 
 @rounds
 def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """cumsum and cumprod: element i may have been made by i sequential roundings."""
+    """cumsum and cumprod: of element i what these terms lose, or i sequential roundings where there are too many."""
     noise = mode.noise
     x = args[0].stacked if kwargs.get("dtype") is None else args[0].stacked.to(kwargs["dtype"])
     if args[0].dim() == 0:
@@ -200,9 +213,14 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
         size = x.abs().cumsum(dim)
         sum_error = noise.scan_error(x, dim)
         return wrap(mode, noise.add_error_(t, size, tree_steps(t.shape[dim]), sum_error=sum_error))
-    roundings = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
-    terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
-    return wrap(mode, noise.add_error_(t, terms.mul_(roundings), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
+    before = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
+    if func is aten.cumsum.default:
+        return wrap(mode, noise.add_error_(t, x.abs().cumsum(dim).mul_(before), 1.0, 0.0))
+    if not noise.adds_up(x.numel()):
+        return wrap(mode, noise.add_error_(t, t.abs().mul_(before), 1.0, 1.0))
+    error = noise.measure(running_product_errors, noise.first_members(x), dim)
+    error = None if error is None else error * noise.first_members(t)
+    return wrap(mode, noise.add_error_(t, t.abs().mul_(product_steps(before + 1)), 1.0, 1.0, error))
 
 
 @rounds
