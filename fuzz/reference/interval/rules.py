@@ -14,7 +14,17 @@ from torch._ops import OpOverload
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import Rule, added_matmul, aten, from_formula, handles_plain
 from fuzz.reference.envelope.rules.composites import greatest
-from fuzz.reference.interval.tensor import RULES, UNIT, IntervalMode, IntervalTensor, Pair, make_tensor, rounded
+from fuzz.reference.interval.tensor import (
+    RULES,
+    UNIT,
+    IntervalMode,
+    IntervalTensor,
+    Pair,
+    keeps_format,
+    make_tensor,
+    require_float64,
+    rounded,
+)
 
 __all__ = ["register"]
 
@@ -153,8 +163,11 @@ def _scalar(value: Any, mode: IntervalMode) -> Any:
     return mode.pair(value).mid if isinstance(value, Tensor) else value
 
 
+@keeps_format
 def compare(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """eq, lt and the like, where intervals do not touch or are exact."""
+    """eq, lt and the like, where intervals do not touch or are exact. A narrower format may not hold a scalar."""
+    if isinstance(args[1], float) and args[1] not in (0.0, math.inf, -math.inf):
+        require_float64(func, [args[0]])
     x, y = mode.pair(args[0]), mode.pair(args[1])
     require((x.radius + y.radius == 0) | ((x.mid - y.mid).abs() > x.radius + y.radius) | _infinite(x, y))
     return getattr(aten, name_of(func))(x.mid, y.mid)
@@ -171,6 +184,7 @@ def require(known: Tensor) -> None:
         raise Unadjudicated("two numbers are too close to compare in float64")
 
 
+@keeps_format
 def classify(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """isnan, isinf, isfinite."""
     x = mode.pair(args[0])
@@ -271,16 +285,20 @@ def kernel_size(x: Tensor, weight: Tensor) -> int:
 
 
 def linear(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Averages, interpolation, sums at indices: what is linear in all floating operands together, with weights >= 0."""
+    """Averages, interpolation, sums at indices: what is linear in all floating operands together.
+
+    Weights are not negative, but for a factor `alpha`, whose size counts for radii.
+    """
+    sizes = {name: abs(value) if name == "alpha" else value for name, value in kwargs.items()}
     pairs = [mode.pair(one) if isinstance(one, Tensor) and one.is_floating_point() else None for one in args]
 
-    def call(part: Callable[[Pair], Tensor]) -> Tensor:
+    def call(part: Callable[[Pair], Tensor], options: dict[str, Any] = sizes) -> Tensor:
         given = [one if pair is None else part(pair) for one, pair in zip(args, pairs, strict=True)]
-        result: Tensor = func(*given, **kwargs)
+        result: Tensor = func(*given, **options)
         return result
 
     terms = sum(pair.mid.numel() for pair in pairs if pair is not None)
-    mid, size = call(lambda pair: pair.mid), call(lambda pair: pair.mid.abs())
+    mid, size = call(lambda pair: pair.mid, kwargs), call(lambda pair: pair.mid.abs())
     return rounded(mid, call(lambda pair: pair.radius) + 2 * (terms + 4) * UNIT * size)
 
 
@@ -290,6 +308,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return y if keepdim else y.squeeze(tuple(dim))
 
 
+@keeps_format
 def item(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()` of a number that is known."""
     x = mode.pair(args[0])

@@ -2,6 +2,9 @@
 
 An interval is a midpoint and a radius, both in float64: the exact number is at most the radius away from the midpoint.
 A radius of infinity says that nothing is known. Infinite midpoints are exact, with a radius of 0.
+
+A tensor that the reference casts to a narrower format has its dtype, and may be moved, compared and cast back. What is
+computed in that format is refused: how torch rounds on the way, such as sums of bfloat16 in float32, is not known.
 """
 
 from __future__ import annotations
@@ -14,9 +17,19 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
-from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, make_wrapper
+from fuzz.reference.dispatch import Rule, RuleMode, RuleTable, RuleTensor, make_wrapper
 
-__all__ = ["RULES", "TINY", "UNIT", "IntervalMode", "IntervalTensor", "Pair", "make_tensor"]
+__all__ = [
+    "RULES",
+    "TINY",
+    "UNIT",
+    "IntervalMode",
+    "IntervalTensor",
+    "Pair",
+    "keeps_format",
+    "make_tensor",
+    "require_float64",
+]
 
 UNIT, TINY = 2.0**-53, 2.0**-1070
 """The unit roundoff of float64, and more than what an operation loses by underflow."""
@@ -33,8 +46,14 @@ class Pair(NamedTuple):
     radius: Tensor
 
 
+def keeps_format(rule: Rule) -> Rule:
+    """Mark a rule that rounds nothing, or says itself to which format."""
+    rule.keeps_format = True  # type: ignore[attr-defined]
+    return rule
+
+
 class IntervalTensor(RuleTensor):
-    """Wrapper subclass of dtype float64. A view of it holds views of both tensors."""
+    """Wrapper subclass, of float64 or of a narrower dtype. A view of it holds views of both tensors, of float64."""
 
     mid: Tensor
     radius: Tensor
@@ -63,11 +82,13 @@ class IntervalMode(RuleMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if time.monotonic() > self.deadline:
             raise Unadjudicated("the time is spent")
+        if not getattr(self.rules[func], "keeps_format", False) and (kwargs or {}).get("dtype") is not torch.float64:
+            require_float64(func, [*args, *(kwargs or {}).values()])
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def lift_tensor(self, t: Tensor) -> Tensor:
         """A floating tensor as one of exact numbers."""
-        return make_tensor(self.pair(t)) if t.is_floating_point() else t
+        return make_tensor(self.pair(t), t.dtype) if t.is_floating_point() else t
 
     def pair(self, x: Any) -> Pair:
         """The midpoints and radii of a tensor or a scalar. What autograd multiplies by may stand for another number."""
@@ -78,6 +99,8 @@ class IntervalMode(RuleMode):  # type: ignore[no-untyped-call]
         return Pair(mid, mid.abs() * UNIT if rounded else torch.zeros_like(mid))
 
     def store(self, target: Any, value: Any) -> None:
+        if target.dtype is not torch.float64 and getattr(value, "dtype", None) is not target.dtype:
+            raise Unadjudicated(f"the reference writes into a tensor of {target.dtype}, which rounds")
         given = self.pair(value)
         target.mid.copy_(given.mid)
         target.radius.copy_(given.radius)
@@ -86,11 +109,20 @@ class IntervalMode(RuleMode):  # type: ignore[no-untyped-call]
         target.mid, target.radius = source.mid, source.radius
 
 
-def make_tensor(pair: Pair) -> IntervalTensor:
-    """The tensor that holds these midpoints and radii."""
+def require_float64(func: OpOverload, operands: list[Any]) -> None:
+    """Raise `Unadjudicated` where torch rounds the result to a narrower format: no operand that decides is double."""
+    parts = [part for one in operands for part in (one if isinstance(one, list | tuple) else [one])]
+    tensors = [one for one in parts if isinstance(one, Tensor) and one.is_floating_point()]
+    decisive = [one for one in tensors if one.dim()] or tensors
+    if decisive and all(one.dtype is not torch.float64 for one in decisive):
+        raise Unadjudicated(f"{func}: the reference computes in {decisive[0].dtype}")
+
+
+def make_tensor(pair: Pair, dtype: torch.dtype = torch.float64) -> IntervalTensor:
+    """The tensor that holds these midpoints and radii, all numbers of its dtype."""
     mid = pair.mid
     t: IntervalTensor = make_wrapper(
-        IntervalTensor, mid.shape, mid.stride(), mid.storage_offset(), dtype=torch.float64, device=mid.device
+        IntervalTensor, mid.shape, mid.stride(), mid.storage_offset(), dtype=dtype, device=mid.device
     )
     t.mid, t.radius = mid, pair.radius
     return t

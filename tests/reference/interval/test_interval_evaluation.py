@@ -130,6 +130,50 @@ def test_a_cast_rounds_both_ends() -> None:
     assert (float(found.mid), float(found.radius)) == (float(torch.tensor(1 / 3).bfloat16()), 0.0)
 
 
+NARROW: dict[str, Callable[[Tensor], Tensor]] = {
+    "product": lambda x: (x.bfloat16() * x.bfloat16()).double(), "scaled": lambda x: (x.float() * 0.7).double(),
+    "sum": lambda x: x.half().sum().double(), "in place": lambda x: x.float().mul_(0.7).double(),
+    "norm": lambda x: torch.layer_norm(x.float(), (3,)).double(), "matrix product": lambda x: x.float() @ x.float(),
+    "stored": lambda x: torch.zeros(3, dtype=torch.float32).copy_(x).double(),
+    "added": lambda x: torch.ones(3, dtype=torch.bfloat16) + 0.1, "filled": lambda x: x.float().masked_fill(x > 0, 0.1),
+    "selected": lambda x: torch.where(x > 0, x.bfloat16(), x.sum()).double(),
+    "number of dims": lambda x: (x.bfloat16() * x.sum()).double(), "compared": lambda x: (x.half() > 0.1).double(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_what_is_computed_in_a_narrower_format_is_refused(name: str) -> None:
+    with pytest.raises(Unadjudicated, match="the reference (computes in|writes into|brings numbers into)"):
+        intervals(NARROW[name], x=torch.tensor([2.7, 0.1, 0.3], dtype=torch.float64))
+
+
+def test_what_is_cast_is_moved_compared_and_cast_back() -> None:
+    x = torch.tensor([2.7, 0.1, -0.3], dtype=torch.float64)
+
+    def formula(x: Tensor) -> Tensor:
+        b = x.bfloat16()
+        masked = torch.where(b > 0, b, 0.0).masked_fill(b == b[0], 1.0)
+        moved = torch.cat([masked.flip(0), b[1:], torch.zeros_like(b)[:1]]).view(2, 3).t()
+        return moved.double() * 0.7 + (b * x)[:2].sum() + b.sum(dtype=torch.float64) + b.float().double().mean()
+
+    found = intervals(formula, x=x)
+    assert bool(((found.mid - formula(x)).abs() <= found.radius + 1e-15).all()) and float(found.radius.max()) < 1e-12
+
+
+def test_gradients_go_through_casts() -> None:
+    joint = with_gradients(lambda x: {"y": x.bfloat16().double() * 0.7}, ("y",), ("x",))
+    inputs = {"x": X, COTANGENT + "y": torch.ones_like(X)}
+    found = evaluate_intervals(joint, inputs, seconds=SECONDS)
+    assert torch.equal(found["dx"].mid, torch.full_like(X, 0.7).bfloat16().double())
+
+
+def test_a_negative_factor_of_what_is_added_at_an_index_widens_the_radius() -> None:
+    index = torch.tensor([0, 1, 0])
+    found = intervals(lambda x: torch.zeros(2).index_add(0, index, x / 3, alpha=-1.5), x=torch.ones(3))
+    assert bool((found.radius > 0).all()) and bool((found.radius < 1e-14).all())
+    assert bool(((found.mid - torch.tensor([-1.0, -0.5])).abs() <= found.radius).all())
+
+
 @pytest.mark.parametrize("formula", [
     lambda x: torch.where(x / 3 * 3 == x, x, 0.0),
     lambda x: x * (x / 3).argmax(),
