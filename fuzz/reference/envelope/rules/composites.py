@@ -232,6 +232,12 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
     return flat.reshape(x.shape)
 
 
+def masked_scatter_backward(g: Tensor, mask: Tensor, sizes: list[int]) -> Tensor:
+    """The gradient of what is scattered: those of the places that the mask takes, and 0 for what is left over."""
+    taken = g.masked_select(mask)
+    return torch.cat([taken, taken.new_zeros(math.prod(sizes) - taken.numel())]).reshape(sizes)
+
+
 def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
     """The norm of each difference of a row of x and one of y; 0 without columns."""
     differences = x.unsqueeze(-2) - y.unsqueeze(-3)
@@ -300,6 +306,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
     "round.decimals": round_to_decimals, "logaddexp": logaddexp, "logaddexp2": logaddexp2, "put": put,
+    "masked_scatter_backward": masked_scatter_backward,
     "_cdist_forward": distances, "xlogy.Tensor": xlogy,
     "special_xlog1py.default": xlog1py, "glu": glu,
     "glu_backward": glu_backward, "_trilinear": trilinear,

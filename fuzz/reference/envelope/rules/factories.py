@@ -15,7 +15,7 @@ from fuzz.reference.envelope.rules.elementwise import is_rounded_constant, round
 
 __all__ = ["register"]
 
-EXACT = "eye tril_indices triu_indices scalar_tensor complex"
+EXACT = "eye tril_indices triu_indices scalar_tensor"
 FROM_NOTHING = "zeros.default ones.default empty.memory_format full.default"
 LIKE = "zeros_like ones_like empty_like full_like"
 NEW = "new_zeros new_ones new_empty new_full"

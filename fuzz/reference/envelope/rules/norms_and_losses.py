@@ -201,9 +201,27 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+def multi_margin_loss_backward(
+    g: Tensor, x: Tensor, target: Tensor, p: float, margin: float, weight: Tensor | None = None, reduction: int = MEAN
+) -> Tensor:
+    """Of each class whose z = margin - x_target + x is positive p*z^(p-1)/classes, with the class's weight.
+
+    The target has what all others have together, with the other sign.
+    """
+    rows, index = x.reshape(-1, x.shape[-1]), target.reshape(-1, 1)
+    z = margin - rows.gather(1, index) + rows
+    others = (torch.arange(rows.shape[1], device=index.device) != index) & (z > 0)
+    part = torch.where(others, 2.0 * z if p == 2 else torch.ones_like(z), torch.zeros_like(z))
+    part = part if weight is None else part * weight[index]
+    whole = part.scatter(1, index, -part.sum(1, True)) / rows.shape[1]
+    heads = g.reshape(-1, 1)
+    return (whole * (heads / rows.shape[0] if reduction == MEAN else heads)).reshape(x.shape)
+
+
 def embedding_dense_backward(g: Tensor, indices: Tensor, rows: int, padding: int, by_frequency: bool) -> Tensor:
     """Sum of the gradients of each row, in any order; the padding row gets none."""
-    flat, index = g.reshape(-1, g.shape[-1]), indices.reshape(-1)
+    index = indices.reshape(-1)
+    flat = g.reshape(index.numel(), g.shape[-1])
     if by_frequency:
         counts = torch.zeros(rows, dtype=g.dtype).index_add(0, index, torch.ones_like(index, dtype=g.dtype))
         flat = flat / counts[index].unsqueeze(1)
@@ -221,7 +239,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "smooth_l1_loss": smooth_l1_loss, "smooth_l1_loss_backward": smooth_l1_loss_backward,
     "binary_cross_entropy": binary_cross_entropy, "binary_cross_entropy_backward": binary_cross_entropy_backward,
     "binary_cross_entropy_with_logits": binary_cross_entropy_with_logits,
-    "embedding_dense_backward": embedding_dense_backward,
+    "embedding_dense_backward": embedding_dense_backward, "multi_margin_loss_backward": multi_margin_loss_backward,
 }  # fmt: skip
 
 
