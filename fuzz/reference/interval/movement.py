@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import aten, handles_plain
-from fuzz.reference.exact.rules.movement import CREATING, MOVED, MOVING
+from fuzz.reference.exact.rules.movement import CREATING, MOVED, MOVING, written
 from fuzz.reference.interval.rules import require
 from fuzz.reference.interval.tensor import RULES, IntervalMode, IntervalTensor, Pair, keeps_format, make_tensor
 
@@ -90,7 +90,7 @@ def create(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     real = func(*shapes, **kwargs)
     if not real.is_floating_point():
         return real
-    return make_tensor(mode.pair(real.zero_() if "empty" in func._schema.name else real), real.dtype)
+    return make_tensor(mode.pair(written(func, real)), real.dtype)
 
 
 @handles_plain

@@ -57,10 +57,15 @@ def _signs(mode: ExactMode, x: Array) -> torch.Tensor:
     return torch.sign(torch.tensor(flat, dtype=torch.float64)).view(x.shape)
 
 
+def _numbers(mode: ExactMode, t: torch.Tensor) -> Array:
+    """The doubles of a plain tensor, in its shape even where there are none."""
+    return mode.arithmetic.array(t.reshape(-1).tolist()).reshape(t.shape)
+
+
 def sign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sign, sgn and signbit, which takes every zero as positive."""
     signs = _signs(mode, mode.array(args[0]))
-    return signs < 0 if func is aten.signbit.default else from_array(mode.arithmetic.array(signs.tolist()))
+    return signs < 0 if func is aten.signbit.default else from_array(_numbers(mode, signs))
 
 
 def mask_gradient(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -88,7 +93,7 @@ def nan_to_num(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
 def copysign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """|x| with the sign of y; a zero is positive."""
     y = mode.array(args[1])
-    negative = mode.arithmetic.array((_signs(mode, y) >= 0).double().mul(2).sub(1).tolist())
+    negative = _numbers(mode, (_signs(mode, y) >= 0).double().mul(2).sub(1))
     return from_array(mode.arithmetic.map("mul", mode.arithmetic.map("abs", mode.array(args[0])), negative))
 
 

@@ -16,7 +16,7 @@ from fuzz.reference.exact.arithmetic import Array, Number
 from fuzz.reference.exact.rules.ordering import find_extreme
 from fuzz.reference.exact.tensor import RULES, ExactMode, ExactTensor, from_array, make_view
 
-__all__ = ["register"]
+__all__ = ["CREATING", "MOVED", "MOVING", "register", "written"]
 
 MOVING = (
     "detach alias lift_fresh lift clone _to_copy contiguous view.default _unsafe_view _reshape_copy view_copy "
@@ -38,8 +38,10 @@ ADJOINT = (
 )
 CREATING = (
     "zeros ones empty.memory_format full arange eye scalar_tensor zeros_like ones_like empty_like full_like new_zeros "
-    "new_ones new_empty new_full new_empty_strided empty_strided"
+    "new_ones new_empty new_full new_empty_strided empty_strided _efficientzerotensor"
 )
+ZEROS = aten._efficientzerotensor.default
+"""Zeros that have no memory, the gradient of a sign."""
 MOVED = ("self", "other", "src", "source", "value", "values", "tensors", "fill_value")
 """Arguments of these whose numbers are moved; the others are masks, indices and sizes."""
 
@@ -117,7 +119,14 @@ def create(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
     real = func(*(zeros_like(a) if type(a) is ExactTensor else a for a in args), **kwargs)
     if not real.is_floating_point():
         return real
-    return mode.allocate(real.zero_() if "empty" in func._schema.name else real)
+    return mode.allocate(written(func, real))
+
+
+def written(func: OpOverload, real: Tensor) -> Tensor:
+    """What a factory makes, with zeros in the place of memory that is not written."""
+    return (
+        torch.zeros(real.shape, dtype=real.dtype) if func is ZEROS else real.zero_() if "empty" in str(func) else real
+    )
 
 
 def zeros_like(x: ExactTensor) -> Tensor:
@@ -155,7 +164,8 @@ def _sources(mode: ExactMode, func: OpOverload, args: tuple[Any, ...]) -> tuple[
         if name == "index_add":
             to = positions.index_select(args[1], args[2])
         else:
-            to, source = positions.gather(args[1], args[2]), source[tuple(slice(n) for n in args[2].shape)]
+            to = positions.gather(args[1], args[2])
+            source = source[tuple(slice(n) for n in args[2].shape)] if source.ndim else source
     return to.reshape(-1).tolist(), source.reshape(-1).tolist()
 
 

@@ -109,7 +109,8 @@ def _rows(arrays: Sequence[Array], dim: Any) -> Iterator[list[Number]]:
         yield [x for array in arrays for x in array.reshape(-1).tolist()]
         return
     array = np.moveaxis(arrays[0], dims, range(len(dims)))
-    yield from array.reshape(int(np.prod(array.shape[: len(dims)])), -1).T.tolist()
+    lined, rows = (int(np.prod(part)) for part in (array.shape[: len(dims)], array.shape[len(dims) :]))
+    yield from array.reshape(lined, rows).T.tolist()
 
 
 def find_extreme(mode: ExactMode, values: Sequence[Number], largest: bool) -> Number:

@@ -216,3 +216,35 @@ def test_a_cast_to_bool_is_a_comparison_with_0() -> None:
     x = torch.tensor([0.0, 1.0, -2.0, 1e-300, float("nan")])
     found = evaluate_exact(lambda x: {"y": x.bool(), "z": torch.where((2 * x).to(torch.bool), 1.0, x)}, {"x": x}).values
     assert doubles(found["y"]).tolist() == [0, 1, 1, 1, 1] and doubles(found["z"]).tolist() == [0, 1, 1, 1, 1]
+
+
+def exact_gradient(formula: Callable[[Tensor], Tensor], x: Tensor) -> Any:
+    def reference(x: Tensor) -> dict[str, Tensor]:
+        x = x.detach().requires_grad_()
+        y = formula(x)
+        return {"y": torch.autograd.grad(y, x, torch.ones_like(y))[0]}
+
+    return evaluate_exact(reference, {"x": x}).values["y"]
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin", "gather", "scatter_add", "scatter_reduce"])
+def test_numbers_without_dims_have_gradients(name: str) -> None:
+    zero = torch.tensor(0)
+    formulas: dict[str, Callable[[Tensor], Tensor]] = {
+        "cummax": lambda x: x.cummax(0).values, "cummin": lambda x: x.cummin(0).values,
+        "gather": lambda x: x.gather(0, zero), "scatter_add": lambda x: x.scatter_add(0, zero, x) / 2,
+        "scatter_reduce": lambda x: x.scatter_reduce(0, zero, x, "sum") / 2,
+    }  # fmt: skip
+    assert float(exact_gradient(formulas[name], torch.tensor(1.5))) == 1
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_what_is_empty_is_sorted_and_has_signs(shape: tuple[int, ...]) -> None:
+    sorts: list[Callable[[Tensor], Tensor]] = [
+        lambda x: x.sort(-1).values, lambda x: x.sort(0).values, lambda x: x.topk(0, -1).values, torch.msort,
+        lambda x: x * x.argsort(-1), lambda x: x.cummax(-1).values, lambda x: x.cummin(0).values,
+    ]  # fmt: skip
+    for formula in sorts:
+        assert evaluate_exact(lambda x, of=formula: {"y": of(x)}, {"x": torch.zeros(shape)}).values["y"].size == 0
+    for function in (torch.abs, torch.sgn, torch.sign, F.softsign, lambda x: torch.copysign(x, x)):
+        assert exact_gradient(function, torch.zeros(shape)).shape == shape
