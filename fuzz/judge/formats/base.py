@@ -28,6 +28,8 @@ class Problem(ABC):
     """Recipes of arguments that may hold anything, where the problem says so."""
     written: frozenset[str] = frozenset()
     """Arguments that a solution has to write, where the problem says so."""
+    fixes_dtypes: bool = True
+    """Whether the format's own rule refuses outputs of another dtype than the problem's own."""
     variants: tuple[Variant, ...] = ()
     """Other dims and dtypes that the problem states."""
 

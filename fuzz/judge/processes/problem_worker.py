@@ -180,7 +180,7 @@ class ProblemHandler:
         exam = self.examination(request.case, outputs)
         eager = without_missing_gradients(self.eager_outputs(exam), outputs, request.case.last)
         own_rule = self.problem.own_rule(outputs, eager) if request.by_own_rule and set(outputs) == set(eager) else None
-        if reason := differing_form(outputs, eager):
+        if reason := differing_form(outputs, eager, same_dtypes=self.asks_for_dtypes(request.case)):
             own_rule = False if request.by_own_rule else None
             return OutputComparison(
                 Finding(ACCURACY.name, tuple(eager), "value", reason, ratio=torch.inf), own_rule=own_rule
@@ -192,6 +192,17 @@ class ProblemHandler:
                 raise NotComparable(str(error.__cause__)) from None
             return OutputComparison(None, own_rule=own_rule, refusal=str(error))
         return OutputComparison(finding, exam.worst, self.eager_deviation(request.case, eager, finding), own_rule)
+
+    def asks_for_dtypes(self, case: Case) -> bool:
+        """Whether outputs have the dtypes of the problem's own: by its format, and in dtypes that it states.
+
+        In others it may compute in another dtype than a solution does, which follows its arguments.
+        """
+        assert self.description is not None
+        described, stated = self.description.arguments, self.description.stated_dtypes
+        return self.problem.fixes_dtypes and all(
+            one.dtype == described[name].dtype or one.dtype in stated for name, one in case.last.arguments.items()
+        )
 
     def measure_memory(self, case: Case) -> int:
         """The bytes by which this process grows while it runs the problem's own code on a case.
@@ -286,14 +297,17 @@ def without_missing_gradients(
     return {name: value for name, value in expected.items() if name in outputs or name not in names}
 
 
-def differing_form(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str:
-    """What is not as the problem's own outputs are: their number, shapes or kinds of number; empty where all is."""
+def differing_form(
+    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], *, same_dtypes: bool = False
+) -> str:
+    """What is not as the problem's own outputs are: their number, shapes, and dtypes or kinds of number; else empty."""
     if set(outputs) != set(expected):
         return f"it returns {', '.join(sorted(outputs)) or 'nothing'}, and the problem {', '.join(sorted(expected))}"
     for name, value in expected.items():
         output = outputs[name]
         if output.shape != value.shape:
             return f"{name} has shape {tuple(output.shape)}, and that of the problem {tuple(value.shape)}"
-        if output.is_floating_point() != value.is_floating_point():
+        differs = output.is_floating_point() != value.is_floating_point()
+        if differs or same_dtypes and output.dtype != value.dtype:
             return f"{name} is {output.dtype}, and that of the problem {value.dtype}"
     return ""
