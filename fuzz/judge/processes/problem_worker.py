@@ -247,13 +247,22 @@ class ProblemHandler:
         return EagerDeviation(DTYPE_NAMES[floats[0]] if floats else "", own.ratio, own.symptom)
 
     def diagnose(self, request: DiagnoseOutputs) -> tuple[str, ...]:
-        pairs = (request.case, request.outputs), (request.least, request.least_outputs)
-        unshrunk, least = (
-            self.examination(case, {name: as_tensor(value) for name, value in outputs.items()})
-            for case, outputs in pairs
-        )
+        """What is wrong with values, in words; nothing where an output has another form, or is no floating number."""
+        exams = []
+        for case, words in ((request.case, request.outputs), (request.least, request.least_outputs)):
+            outputs = {name: as_tensor(value) for name, value in words.items()}
+            exam = self.examination(case, outputs)
+            eager = without_missing_gradients(self.eager_outputs(exam), outputs, case.last)
+            if differing_form(outputs, eager) or not all(one.is_floating_point() for one in eager.values()):
+                return ()
+            exams.append(exam)
+        try:
+            found = AccuracyOracle().diagnose(*exams)
+        except Exception as error:
+            # What is wrong is certain already, and what could be said of it is no reason to lose that.
+            return (f"the diagnosis failed: {one_line(error)}",)
         # Whoever reads it has a problem, and no target to declare anything in.
-        return tuple(text.removesuffix(ADVICE) for text in AccuracyOracle().diagnose(unshrunk, least))
+        return tuple(text.removesuffix(ADVICE) for text in found)
 
     def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
         exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})
