@@ -200,6 +200,8 @@ class Referee:
             return
         if self.judgement.notes:
             raise UnsupportedHere(f"it refuses other dims, and {self.judgement.notes[0]}: {log.rejection}")
+        if self.worker.asks_for_gpu:
+            raise UnsupportedHere(f"it looks for a GPU by the name of a device, and refuses others: {log.rejection}")
         self.accuse(FAULT.name, "raised", f"it refuses the inputs that the problem itself makes: {log.rejection}")
 
     def note_scaling(self, dims: Mapping[str, int]) -> None:

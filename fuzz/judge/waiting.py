@@ -15,13 +15,18 @@ IN_TEXT = re.compile(rf"\b({'|'.join(WAITING)})\b")
 
 def waits(path: Path) -> bool:
     """Whether the programs of a launch may wait for each other: by what code in the file, or a source in it, uses."""
+    return any(map(uses_waiting, read_sources(path)))
+
+
+def read_sources(path: Path) -> list[str]:
+    """The code of a file: its text, or the sources that it holds in JSON."""
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix != ".json":
-        return uses_waiting(text)
+        return [text]
     try:
-        return any(uses_waiting(source["content"]) for source in json.loads(text)["sources"])
+        return [source["content"] for source in json.loads(text)["sources"]]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return IN_TEXT.search(text) is not None
+        return [text]
 
 
 def uses_waiting(source: str) -> bool:

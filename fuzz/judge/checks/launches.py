@@ -30,7 +30,8 @@ def examine_launches(worker: IsolatedWorker, case: Case, others: Iterable[Case] 
     """The evidence that no result depends on the kernels; None where one does, or there are none.
 
     Kernels whose memory can hold zeros or ones instead, and no result changes, contribute nothing where that is so in
-    the `others` too. Raises UnsupportedHere where the kernels cannot be run on this machine.
+    the `others` too. Raises UnsupportedHere where the kernels cannot be run on this machine,
+    or the solution may leave them out because it has no GPU.
     """
     log = worker.log
     if not log.launches:
@@ -38,6 +39,8 @@ def examine_launches(worker: IsolatedWorker, case: Case, others: Iterable[Case] 
             if log.trouble.startswith(UNSUPPORTED_ERRORS):
                 raise UnsupportedHere(f"a kernel cannot be run here: {log.trouble}")
             return accuse("fallback", f"its kernels raise, it goes on without them: {log.trouble}")
+        if log.kernels_defined and worker.asks_for_gpu:
+            raise UnsupportedHere("it looks for a GPU by the name of a device, and launches no kernel without one")
         return accuse("unused", "it defines kernels and never launches one") if log.kernels_defined else None
     text = "its result is the same where its kernels are not launched"
     if is_independent(worker, [case]):

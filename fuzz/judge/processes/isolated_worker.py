@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fuzz.backends import backend as named_backend
+from fuzz.judge.device_names import compares_devices
 from fuzz.judge.problem.description import (
     NotComparable,
     ProblemDescription,
@@ -181,6 +183,12 @@ class IsolatedWorker:
     @property
     def deadline(self) -> Deadline:
         return self.solution.deadline
+
+    @property
+    def asks_for_gpu(self) -> bool:
+        """Whether the solution decides by the names of devices, on a backend whose tensors lie on the processor."""
+        config: SolutionConfig = self.solution.config
+        return not named_backend(config.backend).is_accelerator and compares_devices(config.path)
 
     def start(self) -> None:
         self.solution.start()
