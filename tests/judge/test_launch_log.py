@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.judge.processes.launch_log import LaunchLog, words_in_order
+from fuzz.judge.processes.launch_log import LaunchLog, Memory, words_in_order
 
 Write = Callable[[torch.Tensor, torch.Tensor], object]
 
@@ -23,6 +23,8 @@ Write = Callable[[torch.Tensor, torch.Tensor], object]
         (lambda x, out: out.copy_(x * 2), 0, 1),
         (lambda x, out: out.copy_(x.flip(0)), 0, 1),
         (lambda x, out: out[:2].copy_(x[:2]), 0, 1),
+        (lambda x, out: out.copy_(x.clamp(-100, 100)), 0, 1),
+        (lambda x, out: out.copy_(x.abs() if (x > -1).all() else x), 0, 1),
         (lambda x, out: x.mul_(2), 0, 1),
         (lambda x, out: x.fill_(0.5) * out.fill_(0.5), 0, 1),
         (lambda x, out: None, 0, 0),
@@ -31,12 +33,23 @@ Write = Callable[[torch.Tensor, torch.Tensor], object]
 def test_a_launch_copies_where_all_that_it_writes_is_what_another_argument_holds(
     write: Write, copying: int, computing: int
 ) -> None:
-    x, out = torch.randn(4, 3), torch.full((4, 3), -7.0)
-    before = [words_in_order(one) for one in (x, out)]
-    write(x, out)
     log = LaunchLog(leave_out=False, copies=True)
-    log.compare(before, [words_in_order(one) for one in (x, out)])
+    x, out = torch.rand(4, 3), torch.full((4, 3), -7.0)
+    plain = x.clone(), out.clone()
+    write(*plain)
+    log.launch(write, x, out)
     assert (log.copying, log.computing) == (copying, computing)
+    assert all(map(torch.equal, (x, out), plain))
+
+
+def test_memory_is_restored_through_views() -> None:
+    base = torch.arange(6.0)
+    views = [base[:4].view(2, 2), base[2:], base[:1].expand(5)]
+    memory = Memory(views)
+    memory.restore(-1.0)
+    assert base.tolist() == [0, -1, -2, -3, -4, -5]
+    memory.restore()
+    assert base.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_transposition_is_no_copy_in_the_order_of_memory() -> None:

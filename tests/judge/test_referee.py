@@ -148,6 +148,13 @@ def test_kernels_that_only_copy_what_pytorch_has_computed_are_a_cheat(tmp_path: 
     assert "copy" in found.reason
 
 
+def test_a_kernel_that_changes_nothing_in_the_range_of_what_it_is_given_is_right(tmp_path: Path) -> None:
+    problem = RELU.replace("torch.relu(x)", "torch.relu(torch.sigmoid(x))")
+    body = LAUNCH.replace("](x,", "](torch.sigmoid(x),") + "return out"
+    found = judged(tmp_path, problem, KERNEL.replace("BODY", body))
+    assert found.verdict == RIGHT, found.reason
+
+
 def test_a_kernel_that_copies_is_right_where_a_copy_is_asked_for(tmp_path: Path) -> None:
     kernel = KERNEL.replace("tl.maximum(tl.load(x + at, at < count), 0.0)", "tl.load(x + at, at < count)")
     found = judged(tmp_path, RELU.replace("torch.relu(x)", "x.clone()"), kernel.replace("BODY", LAUNCH + "return out"))

@@ -18,14 +18,17 @@ from fuzz.errors import one_line
 from fuzz.judge.processes.tf32 import Tf32Record
 
 Words = np.ndarray
+SCALED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+OTHER_FACTORS = (-1.0, -(2.0**12))
+"""What the numbers of a launch that copied are multiplied by: a clamp leaves those in its range as they are."""
 
 
 class LaunchLog:
     """Counts launches of Triton kernels, and keeps what launches raised; with `leave_out` none takes place.
 
     With `copies` it compares the memory of each launch's tensors before and after: `copying` launches wrote nothing but
-    copies of other arguments, `computing` ones something else. `written` holds the words that they wrote, if each
-    wrote one and the same word wherever it changed anything.
+    copies of other arguments, for other values of these too, `computing` ones something else. `written` holds the words
+    that they wrote, if each wrote one and the same word wherever it changed anything.
     """
 
     def __init__(self, leave_out: bool, copies: bool = False) -> None:
@@ -56,6 +59,7 @@ class LaunchLog:
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
         self.is_cut |= torch.is_grad_enabled() and any(one.requires_grad for one in given)
         before = [words_in_order(one) for one in given] if self.copies else []
+        memory = Memory(given) if self.copies else None
         try:
             result = run(*args, **kwargs)
         except Exception as error:
@@ -63,20 +67,65 @@ class LaunchLog:
             raise
         self.count += not is_warmup
         self.tf32.look_at(result)
-        self.compare(before, [words_in_order(one) for one in given] if self.copies else [])
+        if memory is not None:
+            self.compare(before, [words_in_order(one) for one in given], memory, partial(run, *args, **kwargs))
         return result
 
-    def compare(self, before: Sequence[Words], after: Sequence[Words]) -> None:
+    def compare(
+        self, before: Sequence[Words], after: Sequence[Words], memory: Memory, repeat: Callable[[], object]
+    ) -> None:
         """Counts a launch by the words of its tensors before and after, unless it has written nothing."""
-        kept = [new for old, new in zip(before, after, strict=True) if np.array_equal(old, new)]
-        written = [new for old, new in zip(before, after, strict=True) if not np.array_equal(old, new)]
         for old, new in zip(before, after, strict=True):
             words = new[new != old]
             if self.written is not None and words.size:
                 self.written = [*self.written, int(words[0])] if bool((words == words[0]).all()) else None
-        if written:
-            is_copy = all(any(is_copy_of(new, other) for other in kept) for new in written)
+        if not all(map(np.array_equal, before, after)):
+            is_copy = only_copies(before, after) and still_copies(memory, repeat)
             self.copying, self.computing = self.copying + is_copy, self.computing + (not is_copy)
+
+
+class Memory:
+    """What tensors hold when it is made, so that they can hold it, or something made of it, again."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.values = [distinct(one).clone() for one in tensors]
+
+    def restore(self, factor: float = 1.0) -> None:
+        """Fills the tensors with what they held, floating numbers times a factor."""
+        with torch.no_grad():
+            for one, value in zip(self.tensors, self.values, strict=True):
+                distinct(one).copy_(value * factor if value.dtype in SCALED and factor != 1.0 else value)
+
+
+def distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor without those that an expanded axis repeats."""
+    return tensor.detach()[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+
+
+def still_copies(memory: Memory, repeat: Callable[[], object]) -> bool:
+    """Whether a launch that copied does so with other numbers too: many a function is the identity on some of them."""
+    after = Memory(memory.tensors)
+    try:
+        for factor in OTHER_FACTORS:
+            memory.restore(factor)
+            before = [words_in_order(one) for one in memory.tensors]
+            repeat()
+            if not only_copies(before, [words_in_order(one) for one in memory.tensors]):
+                return False
+    except Exception:
+        # Whatever refuses other numbers looks at them.
+        return False
+    finally:
+        after.restore()
+    return True
+
+
+def only_copies(before: Sequence[Words], after: Sequence[Words]) -> bool:
+    """Whether each tensor that was written holds the words of another one that was not."""
+    pairs = list(zip(before, after, strict=True))
+    kept = [new for old, new in pairs if np.array_equal(old, new)]
+    return all(any(is_copy_of(new, other) for other in kept) for old, new in pairs if not np.array_equal(old, new))
 
 
 def words_in_order(tensor: torch.Tensor) -> Words:
