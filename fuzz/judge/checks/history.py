@@ -73,6 +73,8 @@ LATE_STEPS = (
 )
 OTHER_DIMS = 3
 """The call that has other dims."""
+NEW_VALUES = 5
+"""A call whose values differ from those of all others, with the parameters of the first one."""
 CHANGED = "its parameters were changed in place, by copy_, which autograd counts as a new version"
 LIKE_OTHERS = (7, 8, 9)
 """Calls whose values are like those of other calls: a solution that takes them for the same launches nothing."""
@@ -102,7 +104,8 @@ def examine_history(
         ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
     if not isinstance(ran, SolutionReport):
         return None
-    return find_wrong_step(worker, case, steps, ran) or find_kept(case, steps, ran)
+    found = find_wrong_step(worker, case, steps, ran) or find_kept(case, steps, ran)
+    return found or find_kept_behind_launches(worker, case) if worker.log.launches else found
 
 
 def make_calls(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> list[Call]:
@@ -215,6 +218,27 @@ def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidenc
         outputs = tuple(ran.outputs[0])
         return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
     return None
+
+
+def find_kept_behind_launches(worker: IsolatedWorker, case: Case) -> Evidence | None:
+    """The evidence that results are kept though kernels are launched: what these write matters for new values only.
+
+    A kernel that prepares something, such as weights, in a first call may matter for no values later.
+    """
+    calls = (0, 1, 0, 0, NEW_VALUES)
+    again, new = len(calls) - 2, len(calls) - 1
+    worker.restart()
+    ran = worker.run(case, steps=[(number, index > 0) for index, number in enumerate(calls)], spoiled=(again, new))
+    if not isinstance(ran, SolutionReport) or len(ran.outputs) < len(calls) or not ran.step_launches[again]:
+        return None
+    unseen = Case(case.target, (case.calls[NEW_VALUES],))
+    compared = worker.compare(unseen, ran.outputs[new])
+    is_wrong = isinstance(compared, OutputComparison) and compared.finding is not None and not compared.is_excused
+    if not is_wrong or not same_words(ran.outputs[again], ran.outputs[again - 1]):
+        return None
+    text = "what its kernels write matters only for values that it was not given before: it keeps what it returned"
+    single = Case(case.target, (case.calls[0],))
+    return Evidence(HISTORY, tuple(ran.outputs[0]), "kept", text, "high", "ordinary", single, None, Rate(1, 1))
 
 
 def find_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]) -> list[str]:

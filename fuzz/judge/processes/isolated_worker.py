@@ -261,6 +261,7 @@ class IsolatedWorker:
         seconds: float = math.inf,
         fill: float | None = None,
         benchmarks: bool = False,
+        spoiled: Sequence[int] = (),
     ) -> SolutionReport | Report:
         """What the solution gives for a case; the report on the case where there is no more to be said of it.
 
@@ -273,8 +274,9 @@ class IsolatedWorker:
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
         request = RunSolution(
-            self.description, words, given, launch, tuple(steps), races, copies, seconds, fill, benchmarks
-        )
+            self.description, words, given, launch, tuple(steps), races, copies, seconds, fill, benchmarks,
+            tuple(spoiled),
+        )  # fmt: skip
         answer = self.solution.call(request)
         raise_refusal(answer, by_solution=True)
         assert isinstance(answer, SolutionReport | WorkerCrash)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -28,7 +29,8 @@ class LaunchLog:
 
     With `copies` it compares the memory of each launch's tensors before and after: `copying` launches wrote nothing but
     copies of other arguments, for other values of these too, `computing` ones something else. `written` holds the words
-    that they wrote, if each wrote one and the same word wherever it changed anything.
+    that they wrote, if each wrote one and the same word wherever it changed anything. Where `spared` is set, a launch
+    spoils the tensors that it is given, but for those in this memory, and no kernel is run.
     """
 
     def __init__(self, leave_out: bool, copies: bool = False) -> None:
@@ -37,6 +39,7 @@ class LaunchLog:
         self.written: list[int] | None = []
         self.troubles: list[str] = []
         self.is_cut = False
+        self.spared: Set[int] | None = None
         self.tf32 = Tf32Record()
 
     def patch(self) -> AbstractContextManager[object]:
@@ -58,6 +61,9 @@ class LaunchLog:
             return None
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
         self.is_cut |= torch.is_grad_enabled() and any(one.requires_grad for one in given)
+        if self.spared is not None and not is_warmup:
+            self.count += 1
+            return spoil(one for one in given if one.untyped_storage().data_ptr() not in self.spared)
         before = [words_in_order(one) for one in given] if self.copies else []
         memory = Memory(given) if self.copies else None
         try:
@@ -101,6 +107,14 @@ class Memory:
 def distinct(tensor: torch.Tensor) -> torch.Tensor:
     """The elements of a tensor without those that an expanded axis repeats."""
     return tensor.detach()[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+
+
+def spoil(tensors: Iterable[torch.Tensor]) -> None:
+    """Fills tensors with what no result follows from: NaN, or a whole number that is no index, if there is one."""
+    with torch.no_grad():
+        for one in tensors:
+            number = -1 if one.dtype.is_signed else 1
+            distinct(one).fill_(math.nan if one.is_floating_point() else number)
 
 
 def still_copies(memory: Memory, repeat: Callable[[], object]) -> bool:

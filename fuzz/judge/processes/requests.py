@@ -208,7 +208,8 @@ class RunSolution:
     the same module, each with whether its tensors lie in the memory of the step before; empty for one call. With
     `races` the findings are places at which programs of a launch load or store what another one stores, with `copies`
     it is observed whether launches only copy. With `benchmarks` autotuners launch their configurations in one call, as
-    in a first one. Steps that would begin after so many `seconds` are left out.
+    in a first one. Steps that would begin after so many `seconds` are left out. In steps whose places are `spoiled` no
+    kernel is run, and what launches are given holds nothing of use any more, unless it is the caller's.
     """
 
     description: ProblemDescription
@@ -221,6 +222,7 @@ class RunSolution:
     seconds: float = math.inf
     fill: float | None = None
     benchmarks: bool = False
+    spoiled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,11 @@ class SolutionHandler:
         end = time.monotonic() + request.seconds
         try:
             with self.backend.session(None) as session, LauncherAllocations(session.on_operation), self.conduct.watch():
-                for number, same_memory in request.steps:
+                for place, (number, same_memory) in enumerate(request.steps):
                     self.setting = request.settings[number]
                     tensors = self.place(request.case.calls[number], alive[-1] if same_memory and alive else {})
                     alive.append(tensors)
+                    log.spared = storages(tensors) if place in request.spoiled else None
                     with OperationLog() as dispatched:
                         outputs = self.launch(**tensors, **request.case.calls[number].dims)
                     operations.append(tuple(dispatched.names))
@@ -301,8 +302,13 @@ def share_equal(outputs: Outputs, earlier: list[Outputs]) -> Outputs:
 
 def memory_of_its_own(outputs: Tensors, arguments: Tensors) -> Tensors:
     """The outputs that do not lie in the memory of an argument, which is the caller's."""
-    given = {value.untyped_storage().data_ptr() for value in arguments.values()}
+    given = storages(arguments)
     return {name: value for name, value in outputs.items() if value.untyped_storage().data_ptr() not in given}
+
+
+def storages(tensors: Tensors) -> set[int]:
+    """The addresses of the memory that tensors lie in."""
+    return {value.untyped_storage().data_ptr() for value in tensors.values()}
 
 
 def find_changed(kept: Sequence[tuple[Tensors, Tensors]]) -> Iterator[str]:
