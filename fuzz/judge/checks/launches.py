@@ -35,7 +35,7 @@ def examine_launches(worker: IsolatedWorker, case: Case, others: Iterable[Case] 
     """
     log = worker.log
     if not log.launches:
-        if log.kernels_defined and log.trouble:
+        if log.trouble:
             if log.trouble.startswith(UNSUPPORTED_ERRORS):
                 raise UnsupportedHere(f"a kernel cannot be run here: {log.trouble}")
             return accuse("fallback", f"its kernels raise, it goes on without them: {log.trouble}")

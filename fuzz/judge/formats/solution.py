@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from triton.runtime.jit import KernelInterface
+from triton.runtime.jit import JITFunction, KernelInterface
 
+from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.judge.formats.weights import Weight
 from fuzz.judge.problem.description import NotComparable, Setting
 
 MODULE = "fuzz_judged_solution"
+MADE: MutableMapping[ModuleType, int] = WeakKeyDictionary()
+"""By the module of a solution how many kernels its own code has made while it was loaded."""
 
 
 class Solution(ABC):
@@ -27,8 +32,9 @@ class Solution(ABC):
     """Which weights of a solution stand for which of the problem's, where their names differ."""
 
     def count_kernels(self) -> int:
-        """How many Triton kernels its file defines."""
-        return sum(isinstance(value, KernelInterface) for value in vars(self.module).values())
+        """How many Triton kernels its file has made, wherever it keeps them, or has names for."""
+        named = sum(isinstance(value, KernelInterface) for value in vars(self.module).values())
+        return max(named, MADE.get(self.module, 0))
 
     @abstractmethod
     def build(self, setting: Setting) -> Callable[..., Any]:
@@ -56,5 +62,21 @@ def load_module(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
+    with made_kernels() as made:
+        spec.loader.exec_module(module)
+    # What it imports, such as a library, may define hundreds that it does not launch.
+    MADE[module] = sum(kernel.fn.__code__.co_filename == str(path) for kernel in made)
     return module
+
+
+@contextmanager
+def made_kernels() -> Iterator[list[JITFunction]]:
+    """The kernels that are made inside."""
+    make, made = JITFunction.__init__, list[JITFunction]()
+
+    def make_and_keep(kernel: JITFunction, *args: Any, **kwargs: Any) -> None:
+        make(kernel, *args, **kwargs)
+        made.append(kernel)
+
+    with patched([Patch(JITFunction, "__init__", make_and_keep)]):
+        yield made
