@@ -53,6 +53,14 @@ def test_values_with_a_structure_are_not_replaced_by_random_ones() -> None:
         assert classify(structured(one), structured(two), is_state=False)[0] == OWN
 
 
+@pytest.mark.parametrize("fill", [float("-inf"), float("inf"), float("nan")])
+@pytest.mark.parametrize("is_state", [False, True])
+def test_values_that_are_not_finite_are_made_by_the_problem_alone(fill: float, is_state: bool) -> None:
+    torch.manual_seed(0)
+    for values in (torch.full((4, 4), fill), torch.randn(4, 4).fill_diagonal_(fill), torch.full((4, 4), fill).triu(1)):
+        assert classify(values, values, is_state) == (OWN, None)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_values_of_16_bits_that_are_equal_by_chance_have_no_structure(dtype: torch.dtype) -> None:
     torch.manual_seed(0)

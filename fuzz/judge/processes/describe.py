@@ -315,6 +315,9 @@ def classify(
     values = torch.cat([first.reshape(-1), second.reshape(-1)]).double()
     if not values.numel():
         return RANDOM, recipe("zeros")
+    # Infinities and NaN mark something, and have no deviation.
+    if not bool(values.isfinite().all()):
+        return OWN, None
     low, high = float(values.min()), float(values.max())
     if low == high:
         named = {0.0: "zeros", 1.0: "ones"}.get(low)
