@@ -65,6 +65,15 @@ def test_a_solution_is_named_after_its_problem_or_lies_in_a_folder_that_is(tmp_p
     }
 
 
+def test_a_problem_may_have_underlines_and_dots_in_its_name(tmp_path: Path) -> None:
+    names = {
+        "38_Norm__4.py": "38_Norm_.py", "38_Norm___warp.py": "38_Norm_.py", "38_Norm_.best.py": "38_Norm_.py",
+        "a__b_2.py": "a__b.py", "a__b__v1.x.py": "a__b.py", "a__c.py": "a.py", "v1.5_7.py": "v1.5.py",
+    }  # fmt: skip
+    problems = touch(tmp_path / "problems", *set(names.values()))
+    assert listed("kernelbench", touch(tmp_path / "solutions", *names), problems) == names
+
+
 def test_a_name_that_two_problems_have_says_nothing(tmp_path: Path) -> None:
     problems = touch(tmp_path / "problems", "a/x.py", "b/x.py", "y.py")
     found = list_folder("kernelbench", touch(tmp_path / "s", "x.py", "y.py"), problems)

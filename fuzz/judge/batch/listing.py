@@ -15,8 +15,8 @@ from fuzz.judge.formats import FLASHINFER, GPUMODE, WITHOUT_PROBLEM
 
 SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)(?:_|$)")
 """How KernelBench names what a model has written for problem 23 of level 1, which it keeps as level1/23_Softmax.py."""
-SUFFIX = re.compile(r"(.+?)(?:\.|__|_\d+$).*")
-"""A solution's name is its problem's, which a dot, two underlines or a number may follow."""
+SUFFIX = re.compile(r"(?<!^)(?=\.|__|_\d+$)")
+"""A solution's name is its problem's, which a dot, two underlines or a number may follow; names may have these too."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def match(format: str, folder: Path, solutions: list[Path], problems: Mapping[st
 
 
 def possible_names(folder: Path, solution: Path) -> list[str]:
-    """The names that its problem may have: of its file, without what follows, and of the folders that it lies in."""
-    short = SUFFIX.fullmatch(solution.stem)
-    return [solution.stem, *([short[1]] if short else []), *reversed(solution.relative_to(folder).parts[:-1])]
+    """The names that its problem may have: of its file, less and less of it, and of the folders that it lies in."""
+    shorter = [solution.stem[: found.start()] for found in SUFFIX.finditer(solution.stem)]
+    return [solution.stem, *reversed(shorter), *reversed(solution.relative_to(folder).parts[:-1])]
 
 
 def find_numbered(solution: Path, problems: Mapping[str, list[Path]]) -> list[Path]:
