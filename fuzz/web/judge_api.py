@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 
 from fuzz.campaign.store import Submission
 from fuzz.errors import UsageError, one_line
+from fuzz.judge.batch.results_file import AGAIN
 from fuzz.judge.batch.task import TaskOptions, content_key, read_problem
 from fuzz.judge.formats import GPUMODE, WITHOUT_PROBLEM
 from fuzz.run.setup import choose_backend
@@ -109,7 +110,10 @@ class SubmissionsOut(Model):
 
 @router.post("", status_code=202, responses=NOT_FOUND | REFUSED)
 def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
-    """Have a solution judged. The same problem, solution and options are one submission, which is judged once."""
+    """Have a solution judged. The same problem, solution and options are one submission, which is judged once.
+
+    Where that could not be done, because a time or the process that judges ended, it is tried again.
+    """
     try:
         problem, solution = read_files(request, service.settings.judge_files)
         options = TaskOptions(
@@ -118,15 +122,28 @@ def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
     except UsageError as error:
         raise HTTPException(400, one_line(error)) from None
     key = content_key(options, {name: text.encode() for name, text in problem.items()}, solution.encode())
-    return describe(service.store.find(Submission, key) or store_new(service, key, request, options, problem, solution))
+    found = service.store.find(Submission, key)
+    if found is None:
+        return describe(store_new(service, key, request, options, problem, solution))
+    if not AGAIN.isdisjoint(describe(found).codes):
+        require_room(service)
+        service.store.queue_again(key, time.time())
+        service.judge_queue.work.set()
+        found = find_submission(service, key)
+    return describe(found)
+
+
+def require_room(service: Service) -> None:
+    """503 where the queue is full."""
+    if service.store.count_submissions().get("queued", 0) >= MAX_WAITING:
+        raise HTTPException(503, f"{MAX_WAITING} submissions wait already", {"retry-after": "60"})
 
 
 def store_new(
     service: Service, key: str, request: JudgeRequest, options: TaskOptions, problem: Mapping[str, str], solution: str
 ) -> Submission:
     """Puts a submission into the queue. 503 where it is full."""
-    if service.store.count_submissions().get("queued", 0) >= MAX_WAITING:
-        raise HTTPException(503, f"{MAX_WAITING} submissions wait already", {"retry-after": "60"})
+    require_room(service)
     name = request.name or request.solution_file or ""
     made = Submission(
         key, name, options.format, json.dumps(dict(problem)), solution, options.backend, options.seconds,

@@ -86,6 +86,17 @@ def test_the_same_solution_is_judged_once(judging: TestClient) -> None:
     assert judging.get("/api/judge").json()["submissions"][-1]["id"] == key
 
 
+def test_what_could_not_be_judged_is_tried_again(judging: TestClient) -> None:
+    given = {**GIVEN, "solution": "ends"}
+    key = judging.post("/api/judge", json=given).json()["id"]
+    found = wait_for(lambda: judging.get(f"/api/judge/{key}").json(), "judged")
+    assert found["codes"] == ["machine/crashed"]
+    judging.app.state.fuzz.judge_queue.close()  # type: ignore[attr-defined]
+    again = judging.post("/api/judge", json=given).json()
+    assert (again["id"], again["state"], again["verdict"], again["judgement"]) == (key, "queued", None, None)
+    assert [one["id"] for one in judging.get("/api/judge").json()["submissions"]] == [key]
+
+
 def test_files_of_an_allowed_folder_may_be_named(judging: TestClient) -> None:
     named = {"problem_file": "relu.py", "solution": "RIGHT", "backend": "cpu"}
     assert judging.post("/api/judge", json=named).json()["id"] == judging.post("/api/judge", json=GIVEN).json()["id"]

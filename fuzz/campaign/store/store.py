@@ -217,6 +217,12 @@ class Store:
                 connection.execute(sa.update(SUBMISSIONS).where(column.id == key).values(**taken))
         return self.find(Submission, key) if key is not None else None
 
+    def queue_again(self, key: str, wall: float) -> None:
+        """Has a submission that was judged judged once more, behind those that wait."""
+        fresh = {"state": "queued", "owner": "", "tries": 0, "verdict": "", "judgement": "", "created": wall}
+        judged = SUBMISSIONS.c.id == key, SUBMISSIONS.c.state == "judged"
+        self._execute(sa.update(SUBMISSIONS).where(*judged).values(**fresh))
+
     def update_submission(self, key: str, holder: str, /, **values: Any) -> None:
         """Changes these fields of a submission, unless it is somebody else's by now, or nobody's."""
         here = SUBMISSIONS.c.id == key, SUBMISSIONS.c.owner == holder, SUBMISSIONS.c.state == "running"
