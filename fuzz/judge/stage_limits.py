@@ -55,7 +55,7 @@ class StageLimits:
     @contextmanager
     def finding(self) -> Iterator[None]:
         """Inside the block, the time for findings passes instead of the stage's. Raises OutOfTime when none remains."""
-        start, is_over = self._now(), False
+        start, began, is_over = self._now(), self.deadline.clock.monotonic(), False
         try:
             with self._limited(self.finding_seconds):
                 self.deadline.check()
@@ -70,12 +70,13 @@ class StageLimits:
             took = self._now() - start
             self.finding_seconds -= took
             self._paused += took
-            self.deadline.end += took
+            self.deadline.end += self.deadline.clock.monotonic() - began
             if is_over:
                 self.renew()
 
     def _now(self) -> float:
-        return self.deadline.clock.monotonic()
+        """The time that counts: without that in which a solution is loaded."""
+        return self.deadline.clock.monotonic() - self.deadline.paused
 
     @contextmanager
     def _stage(self, name: str, seconds: float) -> Iterator[None]:
@@ -90,7 +91,7 @@ class StageLimits:
 
     @contextmanager
     def _limited(self, seconds: float) -> Iterator[None]:
-        before, self.deadline.end = self.deadline.end, self._now() + seconds
+        before, self.deadline.end = self.deadline.end, self.deadline.clock.monotonic() + seconds
         try:
             yield
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fuzz.clock import Clock
@@ -16,11 +18,12 @@ class OutOfTime(Exception):
 class Deadline:
     """A moment of the monotonic clock, in seconds; infinity where nothing limits the time.
 
-    Everyone who was given the object sees at once when it is moved.
+    Everyone who was given the object sees at once when it is moved. `paused` are the seconds by which pauses moved it.
     """
 
     end: float = math.inf
     clock: Clock = field(default_factory=Clock)
+    paused: float = 0.0
 
     @classmethod
     def after(cls, seconds: float | None, start: float) -> Deadline:
@@ -40,6 +43,18 @@ class Deadline:
         """Raises OutOfTime where the moment has passed."""
         if self.has_passed:
             raise OutOfTime
+
+    @contextmanager
+    def pause(self, most: float) -> Iterator[None]:
+        """Inside the block, which takes at most so many seconds, the time until then does not pass."""
+        start = self.clock.monotonic()
+        self.end += most
+        try:
+            yield
+        finally:
+            took = self.clock.monotonic() - start
+            self.end += took - most
+            self.paused += took
 
     def end_now(self) -> None:
         """Moves it to the present."""

@@ -280,6 +280,11 @@ class Worker:
         return add_seconds((self._ended, self._child.activity.profile if self._child is not None else {}))
 
     @property
+    def process(self) -> WorkerProcess | None:
+        """What answers requests now; another one where a process was replaced, None where there is none."""
+        return self._child
+
+    @property
     def pid(self) -> int | None:
         """The process's number; None where none runs."""
         return self._child.activity.pid if self._child is not None and not self._child.has_ended else None

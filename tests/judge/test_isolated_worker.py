@@ -112,6 +112,7 @@ class RecordingWorker:
     timeout: float
     given: list[tuple[object, float]] = field(default_factory=list)
     deadline: Deadline = field(default_factory=Deadline)
+    process: object = "first"
 
     def call(self, request: object) -> None:
         self.given.append((request, self.timeout))
@@ -134,6 +135,28 @@ def test_a_solution_has_longer_to_compile_than_for_a_call() -> None:
     worker = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
     worker.load()
     assert solution.given == [(Load(), LOAD_SECONDS)] and worker.timeout == 20.0 < LOAD_SECONDS
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_each_new_process_has_longer_to_load_where_the_first_one_did(loads: bool) -> None:
+    solution: Any = RecordingWorker(20.0)
+    worker = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
+    worker.log.is_loadable, worker.loaded = loads, solution.process
+    request: Any = "run"
+    worker.ask_solution(request)
+    solution.process = "second"
+    worker.ask_solution(request)
+    worker.ask_solution(request)
+    run = ("run", 20.0)
+    assert solution.given == [run, *([(Load(), LOAD_SECONDS)] if loads else []), run, run]
+
+
+def test_what_ends_its_process_while_it_loads_is_not_loaded_for_so_long_again() -> None:
+    solution: Any = AnsweringWorker(WorkerCrash(Hung(LOAD_SECONDS)))
+    solution.timeout, solution.process, solution.deadline = 20.0, "first", Deadline()
+    worker = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
+    worker.load()
+    assert not worker.log.is_loadable
 
 
 def test_triage_knows_how_long_it_may_wait_for_what_could_not_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:

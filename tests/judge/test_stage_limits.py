@@ -61,6 +61,22 @@ def test_what_a_finding_takes_is_not_the_stages_time() -> None:
     assert not limits.cut_off and not renewed and limits.seconds == 1.0 and limits.finding_seconds == 10.0
 
 
+def test_what_loading_takes_is_nobodys_time() -> None:
+    limits, clock, renewed = make_limits(seconds=10.0, finding_seconds=50.0)
+    with limits.stage("values", 1):
+        with limits.deadline.pause(240.0):
+            clock.pass_seconds(limits.deadline, 100.0, 100.0)
+        clock.pass_seconds(limits.deadline, 2.0)
+        with limits.finding():
+            with limits.deadline.pause(240.0):
+                clock.pass_seconds(limits.deadline, 200.0)
+            clock.pass_seconds(limits.deadline, 40.0)
+        clock.pass_seconds(limits.deadline, 7.0)
+        with limits.deadline.pause(240.0):
+            clock.pass_seconds(limits.deadline, 200.0)
+    assert not limits.cut_off and not renewed and limits.seconds == 1.0 and limits.finding_seconds == 10.0
+
+
 def test_processes_are_new_after_the_time_for_findings_has_ended() -> None:
     limits, clock, renewed = make_limits(seconds=10.0, finding_seconds=5.0)
     with limits.stage("values", 1):

@@ -47,11 +47,12 @@ from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGroup, Report, report_of_outcome
 from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.worker.worker_process import WorkerProcess
 
 PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""
 LOAD_SECONDS = 240.0
-"""Seconds in which a solution's file is executed for the first time: inline CUDA takes a minute to compile."""
+"""Seconds in which a solution's file is executed: inline CUDA takes a minute to compile."""
 COMPARED = 4
 """The last comparisons that are kept: a case that disagrees is confirmed by running it again up to ten times."""
 IN_TF32 = "products of float32 may be in tf32, as those of tl.dot are by default: the bound allows for that"
@@ -119,7 +120,7 @@ class RunLog:
 
     `returned` and `rejected` count requests by their outcome; `rejection` is what the last one that it refused raised.
     `configs` is the most configurations that an autotuner chose from. `shortage` says which case was left out first, as
-    the problem's own code needs much memory for it too.
+    the problem's own code needs much memory for it too. `is_loadable` says that the solution's file was executed.
     """
 
     calls: int = 0
@@ -136,6 +137,7 @@ class RunLog:
     configs: int = 0
     worst: float = 0.0
     shortage: str = ""
+    is_loadable: bool = False
 
     def add(self, case: Case, report: SolutionReport) -> None:
         self.calls += max(len(report.outputs), 1)
@@ -163,7 +165,10 @@ class RunLog:
 
 @dataclass
 class IsolatedWorker:
-    """Answers requests on cases as a worker does that holds target and kernel both; `last` is the last comparison."""
+    """Answers requests on cases as a worker does that holds target and kernel both; `last` is the last comparison.
+
+    `loaded` is the process that has executed the solution's file.
+    """
 
     problem: ProblemProcess
     solution: Worker
@@ -171,6 +176,7 @@ class IsolatedWorker:
     log: RunLog = field(default_factory=RunLog)
     last: OutputComparison = OutputComparison(None)
     compared: list[tuple[Case, Outputs, OutputComparison]] = field(default_factory=list)
+    loaded: WorkerProcess | None = None
 
     @property
     def timeout(self) -> float:
@@ -209,9 +215,21 @@ class IsolatedWorker:
         timeout = self.timeout
         self.timeout = LOAD_SECONDS
         try:
-            raise_refusal(self.solution.call(Load()), by_solution=True)
+            with self.deadline.pause(LOAD_SECONDS):
+                answer = self.solution.call(Load())
         finally:
             self.timeout = timeout
+        raise_refusal(answer, by_solution=True)
+        self.log.is_loadable, self.loaded = not isinstance(answer, WorkerCrash), self.solution.process
+
+    def ask_solution(self, request: RunSolution) -> Any:
+        """The response of a process that has executed the solution's file before, as that may take longer than a call.
+
+        What did not load before does so as part of the request, which reports it.
+        """
+        if self.log.is_loadable and self.solution.process is not self.loaded:
+            self.load()
+        return self.solution.call(request)
 
     def take_dims(self, dims: Mapping[str, int]) -> None:
         """Takes other dims for those of the first cases, and so for the most that a case may take."""
@@ -277,7 +295,7 @@ class IsolatedWorker:
             self.description, words, given, launch, tuple(steps), races, copies, seconds, fill, benchmarks,
             tuple(spoiled),
         )  # fmt: skip
-        answer = self.solution.call(request)
+        answer = self.ask_solution(request)
         raise_refusal(answer, by_solution=True)
         assert isinstance(answer, SolutionReport | WorkerCrash)
         if isinstance(answer.outcome, OutOfMemory) and not steps and (reason := self.find_shortage(case)):
