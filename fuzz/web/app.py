@@ -34,6 +34,7 @@ from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.entry_plots.client import PlotCache, PlotConfig
 from fuzz.web.events import MAX_STREAMS, stream
+from fuzz.web.head_requests import HeadMiddleware
 from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.metrics import metrics
 from fuzz.web.pages import routes
@@ -80,6 +81,7 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     add_login(app)
     add_error_handlers(app)
     app.state.streams, app.state.wrong_tokens = 0, WrongTokens()
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(AuthMiddleware, settings=settings, wrong_tokens=app.state.wrong_tokens)
     return app
 
