@@ -152,6 +152,27 @@ def test_what_is_returned_has_the_form_that_schema_and_operation_give(
         call(x, *others, **{name: torch.empty(2, 3) for name in names})
 
 
+VIEWS = """
+import torch
+
+library = torch.library.Library("aten", "IMPL")
+library.impl("unsqueeze", lambda x, dim: torch.unsqueeze(x, dim).clone(), "CUDA")
+library.impl("t", lambda x: torch.as_strided(x, (3, 2), (1, 3)), "CUDA")
+library.impl("reshape", lambda x, shape: torch.reshape(x, shape), "CUDA")
+library.impl("dropout", lambda x, p, train: x.clone(), "CUDA")
+"""
+
+
+def test_what_the_schema_calls_a_view_lies_in_the_memory_of_its_argument(tmp_path: Path) -> None:
+    solution, x = OpsSolution(write(tmp_path, "module", VIEWS)), torch.randn(2, 3)
+    with pytest.raises(WrongForm, match="out is a copy, and that of the operation a view of input"):
+        solution.build(Setting(("aten::unsqueeze", True)))(x, 0)
+    honest = {"t": (x,), "reshape": (x.t(), [6]), "dropout": (x, 0.5, False)}
+    for name, arguments in honest.items():
+        assert "out" in solution.build(Setting((f"aten::{name}", True)))(*arguments)
+    assert "out" in solution.build(Setting(("aten::reshape", True)))(x, [6])
+
+
 def test_a_form_that_differs_between_devices_is_not_checked(tmp_path: Path) -> None:
     """The mean and deviation of PyTorch's layer norm have the dtype of the input on a CPU, and float32 elsewhere."""
     norm = find_overload("aten::native_layer_norm")

@@ -118,7 +118,7 @@ class OpsSolution(Solution):
             check_identity(overload, result, (args, kwargs))
             outputs = name_results(overload, result, (args, kwargs))
             if has_form:
-                check_form(outputs, expected)
+                check_form(outputs, expected, take_tensors(overload, (args, kwargs))[1])
             return outputs
 
         return call
@@ -138,8 +138,16 @@ class WrongForm(RuntimeError):
     """What an implementation returns differs in kind from what the operation returns."""
 
 
-def expected_form(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensors:
-    """The outputs of the operation as tensors without memory; none where it needs to see values."""
+@dataclass(frozen=True)
+class Form:
+    """The outputs of an operation as tensors without memory; `shared` are those that lie in that of an argument."""
+
+    outputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+
+def expected_form(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Form:
+    """The form of the operation's outputs; empty where it needs to see values."""
     slots, tensors = take_tensors(overload, (args, dict(kwargs)))
     with torch.utils._python_dispatch._disable_current_modes():
         meta = {
@@ -148,9 +156,22 @@ def expected_form(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         }
         call: Call = to_meta(fill_slots(slots[0], meta)), to_meta(fill_slots(slots[1], meta))
         try:
-            return name_results(overload, overload(*call[0], **call[1]), call)
+            outputs = name_results(overload, overload(*call[0], **call[1]), call)
         except Exception:
-            return {}
+            return Form()
+        return Form(outputs, find_shared(outputs, meta) if returns_views(overload) else {})
+
+
+def returns_views(overload: Any) -> bool:
+    """Whether the schema says that what is returned lies in the memory of an argument, which is not written."""
+    return all(one.alias_info is not None and not one.alias_info.is_write for one in overload._schema.returns)
+
+
+def find_shared(outputs: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """By output the argument in whose memory it lies."""
+    places = {one.untyped_storage()._cdata: name for name, one in tensors.items()}
+    found = {name: places.get(one.untyped_storage()._cdata, "") for name, one in outputs.items() if one.numel()}
+    return {output: name for output, name in found.items() if name}
 
 
 def to_meta(value: Any) -> Any:
@@ -174,18 +195,25 @@ def check_identity(overload: Any, result: Any, call: Call) -> None:
             raise WrongForm(f"it returns a tensor of its own where the schema returns {name}")
 
 
-def check_form(outputs: Tensors, expected: Tensors) -> None:
-    """Raises WrongForm where an output has another dtype, shape or other strides than the operation's own."""
-    for name, due in expected.items():
+def check_form(outputs: Tensors, expected: Form, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raises WrongForm where an output has another dtype, shape or other strides than the operation's own.
+
+    Or where it does not lie in the memory of the one of the call's tensors in which that does.
+    """
+    for name, due in expected.outputs.items():
         got = outputs.get(name)
         if got is None:
-            raise WrongForm(f"it returns {', '.join(outputs) or 'nothing'}, and the operation {', '.join(expected)}")
+            names = ", ".join(expected.outputs)
+            raise WrongForm(f"it returns {', '.join(outputs) or 'nothing'}, and the operation {names}")
         if got.dtype != due.dtype:
             raise WrongForm(f"{name} is {got.dtype}, and that of the operation {due.dtype}")
         if got.shape != due.shape:
             raise WrongForm(f"{name} has shape {tuple(got.shape)}, and that of the operation {tuple(due.shape)}")
         if math.prod(due.shape) > 1 and significant_strides(got) != significant_strides(due):
             raise WrongForm(f"{name} has strides {got.stride()}, and that of the operation {due.stride()}")
+    for name, argument in expected.shared.items():
+        if outputs[name].untyped_storage()._cdata != tensors[argument].untyped_storage()._cdata:
+            raise WrongForm(f"{name} is a copy, and that of the operation a view of {argument}")
 
 
 def significant_strides(value: torch.Tensor) -> list[int]:
