@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.testing import _comparison
 
-from fuzz.judge.processes.attributes import AttributeSnapshot
+from fuzz.judge.processes.attributes import AttributeSnapshot, CodeSnapshot
 
 
 def replacement(*_: object, **__: object) -> None:
@@ -31,6 +32,7 @@ class Replacement:
         ("torch.Tensor.allclose", replacement),
         ("torch.allclose", replacement),
         ("torch.testing.assert_close", replacement),
+        ("torch.testing._comparison.not_close_error_metas", replacement),
         ("triton.testing.do_bench", replacement),
         ("time.perf_counter_ns", replacement),
     ],
@@ -41,6 +43,20 @@ def test_what_is_replaced_is_named(monkeypatch: pytest.MonkeyPatch, name: str, v
     monkeypatch.setattr(name, value, raising=False)
     assert name in list(before.find_replaced())
     monkeypatch.undo()
+    assert list(before.find_replaced()) == []
+
+
+def test_a_function_that_executes_other_code_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = CodeSnapshot()
+    functions = {
+        "torch.cuda.synchronize": torch.cuda.synchronize,
+        "torch.nn.Linear.forward": torch.nn.Linear.forward,
+        "torch.testing._comparison.not_close_error_metas": _comparison.not_close_error_metas,
+    }
+    for name, function in functions.items():
+        monkeypatch.setattr(function, "__code__", replacement.__code__)
+        assert list(before.find_replaced()) == [name]
+        monkeypatch.undo()
     assert list(before.find_replaced()) == []
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from operator import is_
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,9 @@ MODULES = (
 )  # fmt: skip
 """Modules whose own attributes are compared."""
 MODULES_WITH_CLASSES = (
-    "torch.cuda", "torch.nn", "torch.testing", "torch.autograd.profiler", "torch.utils.benchmark", "triton.testing",
+    "torch.cuda", "torch.nn", "torch.testing", "torch.testing._comparison", "torch.autograd.profiler",
+    "torch.utils.benchmark", "torch.utils.benchmark.utils.timer", "torch.utils.benchmark.utils.common",
+    "triton.testing",
 )  # fmt: skip
 """Modules of which those of every class in them are compared as well."""
 HIDING = _disable_dynamo(print).__code__
@@ -50,6 +52,29 @@ class AttributeSnapshot:
                 continue
             names = [name for name, value in before.items() if is_code(value) and not is_same(now.get(name), value)]
             yield from (f"{owner.name}.{name}" for name in (*names, *find_hiding(owner)))
+
+
+class CodeSnapshot:
+    """What the functions of all watched modules and classes executed when they were looked at first.
+
+    Nothing but a solution changes that, so that this is not done again and again.
+    """
+
+    def __init__(self) -> None:
+        self.codes: dict[FunctionType, tuple[str, CodeType]] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Adds functions that have been put there since, as a backend does."""
+        for owner, value in find_owners().items():
+            for name, attribute in vars(value).items():
+                function = attribute.__func__ if isinstance(attribute, staticmethod | classmethod) else attribute
+                if type(function) is FunctionType:
+                    self.codes.setdefault(function, (f"{owner}.{name}", function.__code__))
+
+    def find_replaced(self) -> Iterator[str]:
+        """The names of functions that execute other code by now."""
+        return (name for function, (name, code) in self.codes.items() if function.__code__ is not code)
 
 
 def find_owners() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from torch.library import Library
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from fuzz.judge.processes.attributes import AttributeSnapshot
+from fuzz.judge.processes.attributes import AttributeSnapshot, CodeSnapshot
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 MOST_BYTES, MOST_FILES = 1 << 31, 4096
@@ -84,8 +84,8 @@ class ConductRecord:
         self.secret = {str(path.resolve()) for path in secret}
         self.foreign = {str(path.resolve()) for path in folder.iterdir()} if folder is not None else set()
         self.reasons: dict[str, None] = {}
-        self._snapshot = AttributeSnapshot()
-        self._inside = False
+        self._snapshot, self._codes = AttributeSnapshot(), CodeSnapshot()
+        self._inside = self._begun = False
         self._started: WeakSet[threading.Thread] = WeakSet()
         """Threads that the solution itself has started."""
         sys.addaudithook(self._record)
@@ -165,6 +165,9 @@ class ConductRecord:
 
         A backend that replaces functions itself does so around it.
         """
+        if not self._begun:
+            self._codes.look()
+        self._begun = True
         before, hooks, threads = AttributeSnapshot(), sum(map(len, HOOKS)), set(sys._current_frames())
         modes = active_modes()
         try:
@@ -200,12 +203,13 @@ class ConductRecord:
         functions = vars(value).values() if isinstance(value, type) else [value]
         return any(self._holds(one.__code__) for one in functions if hasattr(one, "__code__"))
 
-    def _record_replaced(self, before: AttributeSnapshot) -> None:
+    def _record_replaced(self, before: AttributeSnapshot | CodeSnapshot) -> None:
         self.reasons |= dict.fromkeys(f"replaces {name}" for name in before.find_replaced())
 
     def collect(self) -> tuple[str, ...]:
         """The reasons so far, with functions that are replaced by now."""
         self._record_replaced(self._snapshot)
+        self._record_replaced(self._codes)
         return tuple(self.reasons)
 
 
