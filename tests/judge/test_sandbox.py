@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -97,6 +98,22 @@ def test_what_a_solution_executes_as_text_is_its_own(tmp_path: Path) -> None:
     calls = ("exec({!r}, {{}})", "exec(compile({!r}, '<mine>', 'exec'), {{}})")
     expected = {call.format(text): [reason] for call in calls for text, reason in TEXTS.items()}
     assert run_parts(tmp_path, list(expected)) == expected
+
+
+LOOK = "import sys, gc\ndef look():\n    sys._getframe(0)\n    gc.get_objects()"
+OTHER_NAMES = [
+    f"names = {{}}\nexec(compile({LOOK!r}, {name!r}, 'exec'), names)\nnames['look']()"
+    for name in ("/tmp/nowhere.py", inspect.__file__, json.__file__)
+] + [
+    f"import types\nwhole = compile({LOOK!r}, {json.__file__!r}, 'exec')\n"
+    "look = types.FunctionType(whole.co_consts[2], {'sys': sys, 'gc': gc})\nlook()"
+]  # fmt: skip
+
+
+def test_code_is_a_solutions_own_under_the_name_of_another_file(tmp_path: Path) -> None:
+    found = run_parts(tmp_path, ["import gc, sys", *OTHER_NAMES])
+    looks = ["calls sys._getframe", "calls gc.get_objects"]
+    assert found == {"import gc, sys": [], **dict.fromkeys(OTHER_NAMES, looks)}
 
 
 THREADS = """

@@ -41,7 +41,9 @@ THREADING = {threading.__file__, futures.__file__}
 """Files of libraries that start threads for their callers."""
 ENDING_SECONDS = 0.01
 """Seconds that a thread has to end, or to wait for work, once its result is there."""
-EVENTS = {"open", "socket.connect", READ} | LOOKING
+MAKING = {"exec", "function.__new__"}
+"""Events of audits: code is executed, or made a function, wherever its text comes from."""
+EVENTS = {"open", "socket.connect", READ} | LOOKING | MAKING
 HOOKS = [value for name, value in vars(torch.nn.modules.module).items() if name.endswith("_hooks")]
 """What is called for every module of a process."""
 
@@ -84,6 +86,8 @@ class ConductRecord:
         self.secret = {str(path.resolve()) for path in secret}
         self.foreign = {str(path.resolve()) for path in folder.iterdir()} if folder is not None else set()
         self.reasons: dict[str, None] = {}
+        self._texts: dict[int, CodeType] = {}
+        """Code that the solution has made of texts, which may bear the name of any file, by its address."""
         self._snapshot, self._codes = AttributeSnapshot(), CodeSnapshot()
         self._inside = self._begun = False
         self._started: WeakSet[threading.Thread] = WeakSet()
@@ -100,6 +104,9 @@ class ConductRecord:
         try:
             if event == "open":
                 self._record_file(*arguments)
+            elif event in MAKING:
+                if self._is_solution(sys._getframe(1)):
+                    self._texts |= {id(code): code for code in nested_code(arguments[0])}
             elif event == READ:
                 # What prints an exception reads its frames as well.
                 if arguments[1] in FRAMES and self._is_solution(sys._getframe(1), frozenset()):
@@ -125,9 +132,9 @@ class ConductRecord:
         return frame is not None and self._holds(frame.f_code)
 
     def _holds(self, code: CodeType) -> bool:
-        """Whether code is in a file of the solution."""
+        """Whether code is in a file of the solution, or of a text that it has executed."""
         name = code.co_filename
-        return name in self.files or bool(self.sources) and name.startswith(self.sources)
+        return id(code) in self._texts or name in self.files or bool(self.sources) and name.startswith(self.sources)
 
     def _on_stack(self, frame: FrameType | None = None) -> bool:
         """Whether code of the solution is among a frame and its callers; the frame is the caller's without another."""
@@ -211,6 +218,14 @@ class ConductRecord:
         self._record_replaced(self._snapshot)
         self._record_replaced(self._codes)
         return tuple(self.reasons)
+
+
+def nested_code(code: Any) -> Iterator[CodeType]:
+    """Code, and that of the functions and classes in it."""
+    if isinstance(code, CodeType):
+        yield code
+        for constant in code.co_consts:
+            yield from nested_code(constant)
 
 
 def is_text(code: CodeType) -> bool:
