@@ -12,8 +12,9 @@ from pathlib import Path
 PROGRAM = """
 import json, socket, sys
 from pathlib import Path
-from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
+from fuzz.judge.processes.sandbox import ConductRecord, hide_files, leave_network, limit_files
 reason = leave_network()
+hidden = reason or hide_files([Path("problem.py"), Path("nowhere.py")], Path("build"))
 limit_files()
 record = ConductRecord([Path("solution.py")], [Path("problem.py")], Path())
 names = {}
@@ -30,13 +31,15 @@ try:
     connected = True
 except OSError:
     connected = False
-print("\\n" + json.dumps({"reason": reason, "connected": connected, "conduct": record.collect(), "parts": parts}))
+print("\\n" + json.dumps({"reason": reason, "connected": connected, "conduct": record.collect(), "parts": parts,
+                         "hidden": hidden, "found": names.get("found")}))
 """
 
 
 def run(folder: Path, solution: str, port: int = 9) -> dict[str, object]:
     (folder / "problem.py").write_text("secret = 1\n")
     (folder / "solution.py").write_text(solution)
+    (folder / "build").mkdir()
     (folder / "limits.yaml").touch()
     command = [sys.executable, "-c", PROGRAM, str(port)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
@@ -188,3 +191,13 @@ def test_the_network_is_out_of_reach_where_the_system_allows(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = run(tmp_path, "", server.getsockname()[1])
     assert found["connected"] is (str(found["reason"]).startswith("the network cannot"))
+
+
+def test_the_problem_is_empty_for_programs_that_a_solution_starts_where_the_system_allows(tmp_path: Path) -> None:
+    solution = (
+        "import subprocess, sys\nread = 'import pathlib; print(len(pathlib.Path(\"problem.py\").read_text()))'\n"
+        "found = int(subprocess.run([sys.executable, '-c', read], capture_output=True).stdout)\n"
+    )
+    found = run(tmp_path, solution)
+    size = (tmp_path / "problem.py").stat().st_size
+    assert size > 0 and found["found"] == (size if found["hidden"] else 0)

@@ -46,7 +46,7 @@ from fuzz.judge.processes.requests import (
     TensorWords,
     same_words,
 )
-from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
+from fuzz.judge.processes.sandbox import ConductRecord, hide_files, leave_network, limit_files
 from fuzz.judge.processes.script_worker import as_finding
 from fuzz.model.case import Call
 from fuzz.model.outcome import Returned
@@ -78,7 +78,7 @@ class SolutionHandler:
     """Answers the requests to a solution's process."""
 
     def __init__(self, config: SolutionConfig) -> None:
-        self.isolation = leave_network()
+        self.isolation = leave_network() or hide_files(config.secret, config.build_folder)
         limit_files()
         config.extensions.mkdir(parents=True, exist_ok=True)
         build_extensions_in(config.extensions)
