@@ -61,6 +61,12 @@ def test_values_that_are_not_finite_are_made_by_the_problem_alone(fill: float, i
         assert classify(values, values, is_state) == (OWN, None)
 
 
+def test_an_argument_that_holds_nan_is_not_written_by_that(tmp_path: Path) -> None:
+    source = RELU.replace("[torch.randn(N)]", "[torch.full((N,), float('nan'))]")
+    path = write(tmp_path, "problem", source.replace("torch.relu(x)", "torch.nan_to_num(x)"))
+    assert describe(KernelBenchProblem(path), 1 << 10, 5.0).in_place == ()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_values_of_16_bits_that_are_equal_by_chance_have_no_structure(dtype: torch.dtype) -> None:
     torch.manual_seed(0)

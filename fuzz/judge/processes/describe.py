@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
 import torch
 
-from fuzz.backends.guarded_memory import DTYPE_NAMES
+from fuzz.backends.guarded_memory import DTYPE_NAMES, read_words
 from fuzz.judge.formats.base import Problem
 from fuzz.judge.problem.description import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
 from fuzz.judge.processes.requests import FLOPS
@@ -368,5 +369,6 @@ def written_arguments(problem: Problem, dims: Mapping[str, int]) -> tuple[str, .
     return tuple(
         name
         for name, value in tensors.items()
-        if not torch.equal(value, before[name]) or value.untyped_storage().data_ptr() in storages
+        if not np.array_equal(read_words(value), read_words(before[name]))
+        or value.untyped_storage().data_ptr() in storages
     )
