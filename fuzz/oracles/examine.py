@@ -22,7 +22,6 @@ from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, filing_order
-from fuzz.model.oracle_specs import FAULT
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
@@ -55,7 +54,6 @@ from fuzz.worker.protocol import (
     Report,
     TryInvalidInput,
     WorkerConfig,
-    fault_finding,
     report_of_outcome,
 )
 from fuzz.worker.system import ONE_THREAD, POLITE, keep_freed_memory
@@ -223,11 +221,11 @@ def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
 def examine_group(runner: CaseRunner, group: ReplicaGroup) -> GroupAnswer:
     """Runs the replicas of a plan, as many together as is possible, and examines them.
 
-    Where the first MOST_DISAGREEING ones all fail the others do not run, nor where the first one does not compile: each
-    of them would compile the same again.
+    Where the first MOST_DISAGREEING ones all fail or are refused the others do not run, nor where the first one does
+    not compile: each of them would compile the same again.
     """
     reports: tuple[Report, ...] = ()
-    while len(reports) < len(group.sampled) and not all_fail([report.finding_of(FAULT.name) for report in reports]):
+    while len(reports) < len(group.sampled) and not all_fail([report.failure for report in reports]):
         answer = examine_first(runner, group.after(len(reports)))
         if isinstance(answer, LastResponse):
             return LastResponse((*reports, *answer.response))
@@ -256,7 +254,7 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
     last: tuple[Report, ...] = ()
     try:
         for number in range(len(first), len(group.sampled)):
-            if number <= MOST_DISAGREEING and all_fail([fault_finding(exam.outcome) for exam in exams]):
+            if number <= MOST_DISAGREEING and all_fail([failure_of(exam) for exam in exams]):
                 break
             exams.append(runner.run(group.plan.replica(number)))
         screen(exams)
@@ -342,10 +340,15 @@ def check_sampled(oracles: Sequence[Oracle], exams: Sequence[Examination], group
     return {exam.row for some, findings in found for exam, finding in zip(some, findings, strict=True) if finding}
 
 
-def all_fail(faults: Sequence[Finding | None]) -> bool:
+def failure_of(exam: Examination) -> str:
+    """As that of its report."""
+    return "" if isinstance(exam.outcome, Returned) else report_of_outcome(exam.outcome).failure
+
+
+def all_fail(failures: Sequence[str]) -> bool:
     """Whether the first replicas of a plan have all failed, and are enough to say so."""
-    does_not_compile = bool(faults) and faults[0] is not None and faults[0].symptom == "compile-error"
-    return len(faults) == (1 if does_not_compile else MOST_DISAGREEING) and all(faults)
+    does_not_compile = list(failures[:1]) == ["compile-error"]
+    return len(failures) == (1 if does_not_compile else MOST_DISAGREEING) and all(failures)
 
 
 def has_enough_disagreements(reports: Sequence[Report]) -> bool:

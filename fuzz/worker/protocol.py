@@ -61,7 +61,7 @@ class ReplicaGroup:
     `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
     first replica in the run. The response ends with the replica that ended the process, if any did. After
     MOST_DISAGREEING that disagree, others that may disagree are not examined, and their reports name no oracle. Where
-    the first so many replicas all fail, or the first one does not compile, the response ends there.
+    the first so many replicas all fail or are refused, or the first one does not compile, the response ends there.
     """
 
     plan: Case
@@ -192,6 +192,12 @@ class Report:
     def accepted(self) -> bool:
         """Whether the kernel had the case to compute, however that ended."""
         return not (self.rejected or self.not_run)
+
+    @property
+    def failure(self) -> str:
+        """Why there is nothing to compare: the symptom of a fault, or that the launcher refused; empty where it ran."""
+        fault = self.finding_of(FAULT.name)
+        return "rejected" if self.rejected else fault.symptom if fault else ""
 
     @property
     def primary_finding(self) -> Finding | None:

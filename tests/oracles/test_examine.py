@@ -106,6 +106,7 @@ def always(calls: int) -> bool:
     [
         (always, RuntimeError("out of resource: shared memory"), 8),
         (lambda calls: calls != 5, RuntimeError("out of resource: shared memory"), 12),
+        (always, ValueError("K must be 16 or more"), 8),
         (always, CompileTimeAssertionFailure(None, ast.parse("x").body[0], "K must be 16 or more"), 1),
         (lambda calls: calls == 1, CompileTimeAssertionFailure(None, ast.parse("x").body[0], "16 or more"), 1),
     ],

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from fuzz.model.case import Case
-from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.protocol import Report
 
 FREE = 8
@@ -53,11 +52,11 @@ class RunnableSizes:
     _chosen: int = 0
 
     def learn(self, plan: Case, reports: Sequence[Report]) -> None:
-        """Takes in the first report on a plan; what was refused says nothing."""
+        """Takes in the first report on a plan; what could not run for lack of memory or time says nothing."""
         first, sizes = reports[0], plan.last.dims
-        if not first.accepted:
+        if first.not_run:
             return
-        if first.primary_finding is not None and first.primary_finding.oracle == FAULT.name:
+        if first.failure:
             self.failed.append(sizes)
         else:
             for sign in (1, -1):

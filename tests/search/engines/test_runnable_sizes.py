@@ -20,6 +20,7 @@ from fuzz.worker.protocol import Report
 RAN = Report("returned", False, (), ("accuracy",))
 FAILED = Report("does not compile: ..", False, (Finding(FAULT.name, ("launcher",), "compile-error", ".."),), ())
 REFUSED = Report("rejected: ..", True, (), ())
+NOT_RUN = Report("not run: ..", False, (), (), not_run=True)
 
 
 def plan(**sizes: int) -> Case:
@@ -34,7 +35,7 @@ def plans(seed: int) -> Iterator[Case]:
         yield plan(B=random.randint(1, 8), **{dim: round(size) for dim, size in sizes.items()})
 
 
-def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True) -> float:
+def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True, refusal: Report = FAILED) -> float:
     """The share of 100 plans that run."""
     sizes, drawn, ran = RunnableSizes(), plans(seed), 0
     for _ in range(100):
@@ -42,7 +43,7 @@ def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = Tru
         assert chosen is not None
         works = runs(**chosen.last.dims)
         ran += works
-        sizes.learn(chosen, [RAN if works else FAILED])
+        sizes.learn(chosen, [RAN if works else refusal])
     return ran / 100
 
 
@@ -56,7 +57,7 @@ CONDITIONS = {
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_most_plans_run_where_few_sizes_do(name: str) -> None:
-    shares = [share_that_runs(CONDITIONS[name], seed) for seed in range(5)]
+    shares = [share_that_runs(CONDITIONS[name], seed, refusal=(FAILED, REFUSED)[seed % 2]) for seed in range(5)]
     drawn = [share_that_runs(CONDITIONS[name], seed, with_sizes=False) for seed in range(5)]
     assert sum(shares) / 5 > 0.6
     assert min(shares) > max(drawn)
@@ -76,7 +77,7 @@ def test_where_nothing_fails_plans_come_as_they_are_drawn() -> None:
     for number, expected in enumerate(islice(plans(0), 20)):
         chosen = sizes.choose(drawn)
         assert chosen is not None and chosen.last.dims == expected.last.dims
-        sizes.learn(chosen, [REFUSED if number % 2 else RAN])
+        sizes.learn(chosen, [NOT_RUN if number % 2 else RAN])
 
 
 def test_plans_without_bounds_are_still_drawn() -> None:
