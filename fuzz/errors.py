@@ -23,6 +23,8 @@ from contextlib import contextmanager
 
 from fuzz.escaping import clean_text
 
+USAGE, INTERNAL = 2, 3
+"""The exit codes of the command: what a person gave is wrong, or could not be used in part; an internal error."""
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM}
 """Errors of the system for what there is too little of: files, room on disks, memory."""
 UNMAPPED = "failed to map segment"

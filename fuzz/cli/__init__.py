@@ -17,10 +17,9 @@ from fuzz import target_code
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process, set_up_streams
 from fuzz.cli.supervisor import note_end, supervise
-from fuzz.errors import FuzzError, InternalError, UsageError, describe_lack, one_line, os_errors_as
+from fuzz.errors import INTERNAL, USAGE, FuzzError, InternalError, UsageError, describe_lack, one_line, os_errors_as
 from fuzz.worker.system import remove_server_folder
 
-USAGE, INTERNAL = 2, 3
 NEW_OBJECTS = 50_000
 """New objects after which Python looks for garbage: after 700, as it does by itself, imports take a sixth longer."""
 

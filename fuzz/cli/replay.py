@@ -16,14 +16,11 @@ import typer
 
 from fuzz.cli.console import complain, put, put_json
 from fuzz.cli.shared_options import BackendName, EntriesTarget, Json
-from fuzz.errors import InternalError, UsageError
+from fuzz.errors import INTERNAL, USAGE, InternalError, UsageError
 from fuzz.escaping import printable
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import replay_item
 from fuzz.run.replay import ReplayedEntry, SkippedEntry, replay_entries
-
-INTERNAL = 3
-"""The exit code where a worker's own code failed, whatever else came of the entries."""
 
 
 def replay(
@@ -63,7 +60,7 @@ def replay(
         put(f"{len(results) - failed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""))
     if any(isinstance(each.error, InternalError) for each in skipped):
         return INTERNAL
-    return 1 if failed else 2 if skipped else 0
+    return 1 if failed else USAGE if skipped else 0
 
 
 def replay_json(results: Sequence[ReplayedEntry], skipped: Sequence[SkippedEntry]) -> dict[str, Any]:

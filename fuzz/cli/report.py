@@ -15,7 +15,7 @@ from fuzz import corpus
 from fuzz.cli.console import complain, errors, put
 from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
-from fuzz.errors import CorpusError, one_line
+from fuzz.errors import USAGE, CorpusError, one_line
 from fuzz.model.entry import STATUSES
 from fuzz.report.result_files import check_result_path, write_result
 from fuzz.run.environment import fuzz_version
@@ -67,7 +67,7 @@ def report(
     facts, covered = {**content.facts, **report_facts(views)}, covered or content.coverage
     write_result(out, render_report(replace(content, title=title, facts=facts, coverage=covered), views))
     put(str(out))
-    return 2 if unreadable else 0
+    return USAGE if unreadable else 0
 
 
 def make_views(requests: Sequence[PlotRequest], config: PlotConfig | None) -> list[EntryView]:

@@ -16,7 +16,7 @@ import typer
 from fuzz.cli.console import complain, end_process, errors, put_json
 from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, Junit, OnlyNew, Sarif, Targets
 from fuzz.cli.supervisor import first_process
-from fuzz.errors import TargetError, UsageError
+from fuzz.errors import USAGE, TargetError, UsageError
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items, unconfirmed_oracles
 from fuzz.report.json import VERSION, run_json
@@ -34,8 +34,6 @@ from fuzz.target.spec import Target
 from fuzz.target_code import prepare
 from fuzz.worker.deadline import Deadline
 
-USAGE = 2
-"""The exit code of a run in which nothing ran."""
 START_SECONDS = 0.5
 """Seconds after the deadline in which a run that has begun may end by itself."""
 

@@ -11,7 +11,7 @@ import typer
 from fuzz.backends import check_name
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import Json, PlotBackendName, StoreUrl, refuse_unused
-from fuzz.errors import CorpusError, UsageError
+from fuzz.errors import USAGE, CorpusError, UsageError
 from fuzz.run.environment import fuzz_version
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
@@ -84,7 +84,7 @@ def rebuild(
         put(f"{result.findings} findings: {len(result.added)} added, {result.forgotten} forgotten")
         for line in result.unreadable:
             put(f"cannot be read: {line}")
-    return 2 if result.unreadable else 0
+    return USAGE if result.unreadable else 0
 
 
 def require_service_packages(*more: str, what: str = "campaigns need") -> None:

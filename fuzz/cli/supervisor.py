@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from fuzz import target_code
+from fuzz.errors import USAGE
 from fuzz.worker.child.output_relay import STANDARD_ERROR, OutputRelay
 from fuzz.worker.system import adopt_orphans, describe_exit, end_children, resident, signal_at_parents_end, total_memory
 
@@ -33,7 +34,6 @@ FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 """Signals that others send to the command by the number of this process."""
 STANDARD = 1, STANDARD_ERROR
 """The streams that a command writes."""
-USAGE = 2
 NO_CODE = -1
 FIELDS = struct.Struct("=iid")
 """The exit code, what of a target is executed and since when; its name follows."""
