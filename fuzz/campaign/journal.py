@@ -128,11 +128,16 @@ def _cases(text: str) -> list[Case]:
 def note_saved(path: Path, name: str) -> None:
     """Adds the name of an entry to a file, on disk when this returns. CorpusError where that cannot be."""
     with os_errors_as(CorpusError, f"cannot write {path}"):
+        is_first = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
             file.flush()
             os.fsync(file.fileno())
+        if is_first:
+            # The folder may be as new as its file.
+            sync_folder(path.parent)
+            sync_folder(path.parent.parent)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, read_suspects
+from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, note_saved, read_suspects
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.search.engines import RandomEngine
@@ -74,6 +74,18 @@ def test_a_journal_that_cannot_be_written_is_one_line(case: Case) -> None:
         journal = Journal(Path("/dev/full"), file=full)
         with pytest.raises(CorpusError, match=r"^cannot write the journal /dev/full: No space left on device$"):
             journal.start_group(group_of(case, 0))
+
+
+def test_the_folders_of_a_new_file_of_names_are_on_disk_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("fuzz.campaign.journal.sync_folder", synced.append)
+    path = tmp_path / "saved" / TAG
+    note_saved(path, "a.yaml")
+    note_saved(path, "b.yaml")
+    assert path.read_text().splitlines() == ["a.yaml", "b.yaml"]
+    assert synced == [path.parent, tmp_path]
 
 
 def select(folder: Path, *deaths: int) -> list[int]:
