@@ -23,8 +23,8 @@ def job_rows(state: CampaignState) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in state.jobs:
         groups.setdefault((job.target, job.planted, job.backend, job.engine), []).append(job)
-    saved = state.store.findings(campaign=state.campaign.id, limit=1 << 31)
-    severities = {finding.id: finding.severity or UNGRADED for finding in saved}
+    saved = {name: state.store.find_finding(name) for name in (*state.new, *state.known)}
+    severities = {name: finding.severity or UNGRADED for name, finding in saved.items() if finding}
     return [_job_row(state, jobs, severities) for jobs in groups.values()]
 
 
@@ -76,9 +76,11 @@ def make_table(state: CampaignState) -> Table:
 def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
     """The value that ``fuzz campaign --json`` prints."""
     campaign = state.campaign
-    names = dict.fromkeys((*state.new, *state.known, *state.regressed))
-    # What is marked fixed and disagrees again may not have been hit.
-    findings = [found for name in names if (found := state.store.find(FindingRecord, name))]
+    findings: dict[str, tuple[FindingRecord, str]] = {}
+    # What is marked fixed and disagrees again may not have been hit. Other campaigns may have merged two findings.
+    for name in (*state.new, *state.known, *state.regressed):
+        if found := state.store.find_finding(name):
+            findings.setdefault(found.id, (found, "new" if name in state.new else "known"))
     return {
         "version": VERSION,
         "campaign": campaign.id,
@@ -88,12 +90,7 @@ def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
         "cases": state.cases,
         "targets": job_rows(state),
         "findings": [
-            {
-                **asdict(finding),
-                "status": entry_status(finding),
-                "seen": "new" if finding.id in state.new else "known",
-            }
-            for finding in findings
+            {**asdict(finding), "status": entry_status(finding), "seen": seen} for finding, seen in findings.values()
         ],
         "fixed": sorted(state.fixed),
         "again": sorted(state.regressed),

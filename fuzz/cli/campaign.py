@@ -22,7 +22,7 @@ from fuzz.target_code import prepare
 
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
-    from fuzz.campaign.store import FindingRecord, Store
+    from fuzz.campaign.store import FindingRecord
 
 
 def campaign(
@@ -55,7 +55,7 @@ def campaign(
         signal.signal(signal.SIGTERM, handler)
     with state.store:
         names = (*state.regressed, *state.known, *state.new)
-        findings = {name: find_finding(state.store, name) for name in names}
+        findings = {name: state.store.find_finding(name) for name in names}
         if json:
             put_json(campaign_json(state, outcome))
         else:
@@ -74,13 +74,6 @@ def campaign(
         if outcome == "finished" and why:
             raise UsageError(why)
         return 0
-
-
-def find_finding(store: Store, name: str) -> FindingRecord | None:
-    """The finding that has such an id, or had it until another campaign put a smaller case in its place."""
-    from fuzz.campaign.store import FindingRecord
-
-    return store.find(FindingRecord, name) or store.find(FindingRecord, store.current_id(name))
 
 
 def counts(finding: FindingRecord | None, fail_on: str) -> bool:

@@ -66,8 +66,7 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
 
 def find_finding(service: TheService, key: FindingKey) -> FindingRecord:
     """The store's finding of that key, which may be a former one. 404 where it has none."""
-    found = service.store.find(FindingRecord, key)
-    return require(found or service.store.find(FindingRecord, service.store.current_id(key)), "finding")
+    return require(service.store.find_finding(key), "finding")
 
 
 TheCampaign = Annotated[Campaign, Depends(find_campaign)]

@@ -16,7 +16,6 @@ from fuzz.campaign.result_table import campaign_json
 from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import FindingRecord, Job, Store
 from fuzz.campaign.store.rebuild import rebuild
-from fuzz.cli.campaign import find_finding
 from fuzz.clock import Clock
 from fuzz.model.entry import Entry
 
@@ -139,5 +138,18 @@ def test_a_finding_to_which_another_campaign_gave_a_smaller_case_is_no_unknown_o
     other, slice_of_other = start(tmp_path, store)
     smaller = path.rename(path.with_name("b.yaml"))
     other.add_saved(slice_of_other, EntrySaved(str(smaller), True, 2, 7, str(path), "cpu", {}))
-    assert find_finding(store, "a") == store.find(FindingRecord, "b") is not None
-    assert find_finding(store, "c") is None
+    assert store.find_finding("a") == store.find(FindingRecord, "b") is not None
+    assert store.find_finding("c") is None
+
+
+def test_a_finding_with_two_names_is_shown_once(store: Store, save: Callable[[str], Path], tmp_path: Path) -> None:
+    """Another campaign has given a smaller case to one that is new here, and merged one that is known here into it."""
+    new, known, merged = (save(name) for name in "abc")
+    state, running = start(tmp_path, store)
+    state.add_saved(running, EntrySaved(str(new), False, 1, 5, "", "cpu", {}))
+    state.add_hit(running, Hit(str(known), True, 1, 5))
+    other, slice_of_other = start(tmp_path, store)
+    for path in (new, known):
+        other.add_saved(slice_of_other, EntrySaved(str(merged), True, 1, 5, str(path), "cpu", {}))
+    shown = campaign_json(state, "finished")
+    assert [(finding["id"], finding["seen"]) for finding in shown["findings"]] == [("c", "new")]

@@ -109,9 +109,9 @@ def test_a_finding_that_is_accepted_meanwhile_is_none_of_a_campaign_any_more(
     """The store holds the status that it had when a slice hit it; `--resume` may hit nothing."""
     path = corpus.save_entry(tmp_path, entry)
     findings = {"new": finding_of(entry, path, tmp_path, 0.0)}
-    store = SimpleNamespace(find=lambda _, name: findings[name])
+    store = SimpleNamespace(find_finding=findings.get)
     state = SimpleNamespace(
-        store=MagicMock(__enter__=lambda _: store, find=store.find),
+        store=MagicMock(__enter__=lambda _: store, find_finding=store.find_finding),
         new={"new": "tag"}, known={}, fixed={}, regressed={}, jobs=[], cases=1,
     )  # fmt: skip
     monkeypatch.setattr("fuzz.campaign.runner.run_campaign", lambda *_, **__: (state, "finished"))

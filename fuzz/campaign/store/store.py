@@ -192,6 +192,10 @@ class Store:
         found = self.find(FormerId, former)
         return found.finding if found else ""
 
+    def find_finding(self, name: str) -> FindingRecord | None:
+        """The finding that has such an id, or had it until a smaller case replaced its entry."""
+        return self.find(FindingRecord, name) or self.find(FindingRecord, self.current_id(name))
+
     # Submissions.
 
     def add_submission(self, submission: Submission) -> Submission:
