@@ -236,10 +236,12 @@ class CampaignState:
             # The entry of a known one that is found anew was removed meanwhile.
             self.earlier.discard(name)
             self.known.pop(name, None)
-            self.last_new = self.elapsed
         # What a new finding was merged into may have been saved before this campaign began.
         is_new = not {name, replaced} & (self.earlier | self.known.keys())
         is_new &= first or name in self.new or replaced in self.new
+        first &= is_new
+        if first:
+            self.last_new = self.elapsed
         if replaced not in ("", name):
             self._rename(running, replaced, name, mark)
         if is_new:

@@ -97,6 +97,22 @@ def test_a_new_finding_of_an_earlier_slice_that_gets_a_smaller_case_is_still_new
     assert names(state) == (["b"], [])
 
 
+def test_what_takes_the_place_of_an_earlier_finding_is_not_said_to_be_new(
+    store: Store, save: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The earlier one, now that it is shrunk, has the cause of the new one, whose entry gets the smaller case."""
+    earlier = save("a")
+    state, running = start(tmp_path, store)
+    path = save("b")
+    assert state.add_saved(running, EntrySaved(str(path), False, 1, 5, "", "cpu", {})) == "b"
+    before = state.last_new
+    smaller = path.rename(path.with_name("c.yaml"))
+    earlier.unlink()
+    for replaced in (earlier, path):
+        assert state.add_saved(running, EntrySaved(str(smaller), False, 1, 5, str(replaced), "cpu", {})) == ""
+    assert names(state) == ([], ["c"]) and state.last_new == before
+
+
 def test_only_what_this_campaign_has_saved_is_taken_for_its_own(
     store: Store, save: Callable[[str], Path], tmp_path: Path
 ) -> None:
