@@ -216,17 +216,7 @@ class Coordinator:
         """Applies the progress and the findings of a slice."""
         match event:
             case protocol.EntrySaved():
-                name, replaced = Path(event.path).stem, Path(event.replaced).stem
-                is_sent = name in self.state.new and name not in slot.unnotified
-                if new := self.state.add_saved(running, event):
-                    self.state.say(f"new finding: {event.path}")
-                before = [one for one in dict.fromkeys((name, replaced)) if one in slot.unnotified]
-                for one in before:
-                    slot.unnotified.remove(one)
-                if (new or before) and not is_sent and name in self.state.new:
-                    self._keep_notice(slot, name, event)
-                if replaced in before and replaced != name:
-                    self.notices.drop(replaced)
+                self._add_saved(slot, running, event)
             case protocol.Hit():
                 self.state.add_hit(running, event)
             case protocol.FindingTriaged(name):
@@ -238,6 +228,21 @@ class Coordinator:
                     # Nothing ended it before its time: one is to blame only where a slice cannot be longer.
                     self._record_suspects(slot.job, blamed=self.scheduler.unsettled_slices[slot.job] >= MOST_DOUBLINGS)
                     self.scheduler.end_slice(slot, rejection=event.rejection)
+
+    def _add_saved(self, slot: WorkerSlot, running: RunningSlice, event: protocol.EntrySaved) -> None:
+        """Applies that an entry was saved. Nothing is notified of what it replaces, in whichever slice that was new."""
+        name, replaced = Path(event.path).stem, Path(event.replaced).stem
+        waiting = {one for one in (name, replaced) for other in self.slots if one in other.unnotified}
+        is_sent = name in self.state.new and name not in waiting
+        if new := self.state.add_saved(running, event):
+            self.state.say(f"new finding: {event.path}")
+        for other in self.slots:
+            other.unnotified = [one for one in other.unnotified if one not in waiting]
+        if (new or waiting) and not is_sent and name in self.state.new:
+            self._keep_notice(slot, name, event)
+            waiting.discard(name)
+        for one in waiting:
+            self.notices.drop(one)
 
     def _end_host(self, slot: WorkerSlot, why: str) -> None:
         """Ends a slice with its host. What ran since its last progress runs first in the next slice of the job."""

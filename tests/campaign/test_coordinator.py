@@ -156,6 +156,43 @@ def test_a_new_finding_that_is_merged_into_an_earlier_one_is_not_notified_of(
     assert (list(state.new), list(state.known)) == ([], [known.stem])
 
 
+def test_a_new_finding_that_takes_the_place_of_an_earlier_one_is_not_notified_of(
+    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = corpus.save_entry(tmp_path / "corpus", replace(entry, status="accepted"))
+
+    class Saving(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if not self.slices:
+                saved = EntrySaved("b.yaml", False, 1, 0, "", "cpu", {"severity": None})
+                joined = replace(saved, hits=2, replaced=str(known))
+                self.events += [(number, event) for event in (saved, joined, FindingTriaged("b"))]
+            super().send(number, request)
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
+    state, _ = simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
+    assert [document["event"] for document in documents] == ["finished"]
+    assert (list(state.new), list(state.known)) == ([], ["b"])
+
+
+def test_a_new_finding_of_one_worker_that_another_one_replaces_is_notified_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Saving(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            if not self.slices:
+                saved = EntrySaved("a.yaml", False, 1, 0, "", "cpu", {"severity": None})
+                smaller = replace(saved, path="b.yaml", known=True, replaced="a.yaml")
+                self.events += [(0, saved), (1, smaller), (0, FindingTriaged("a")), (1, FindingTriaged("b"))]
+            super().send(number, request)
+
+    documents: list[dict[str, Any]] = []
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
+    simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, workers=2, notify=["true"])
+    assert [one.get("finding", {}).get("id") for one in documents] == ["b", None]
+
+
 @pytest.mark.parametrize("ends", [[Refused("the target's reference failed"), Ready()], []])
 def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
     ends: list[HostEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
