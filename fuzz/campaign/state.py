@@ -100,18 +100,10 @@ class CampaignState:
         for seen in self.store.read(Occurrence, campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: mark for name, mark in self.known.items() if name not in self.new}
-        if self.campaign.state == "finished":
-            self._load_replays()
-
-    def _load_replays(self) -> None:
-        """Takes up what came of the entries that were replayed. A campaign that goes on replays them again instead."""
-        jobs = {(target_name(job), job.planted): job for job in reversed(self.jobs)}
-        for finding in self.store.findings(corpus=str(self.corpus.resolve()), limit=1 << 31):
-            job = jobs.get((finding.target, finding.planted))
-            if job is not None and (finding.replayed, finding.status) == ("agrees", "open"):
-                self.fixed[finding.id] = tag(job)
-            if job is not None and (finding.replayed, finding.status) == ("disagrees", "fixed"):
-                self.regressed[finding.id] = tag(job)
+        # A campaign that goes on replays entries again.
+        for job in self.jobs if self.campaign.state == "finished" else ():
+            self.fixed |= dict.fromkeys(job.agreeing, tag(job))
+            self.regressed |= dict.fromkeys(job.regressed, tag(job))
 
     def start(self) -> None:
         """Lets time run, and takes up what was running when an earlier run of this campaign ended."""
@@ -200,10 +192,15 @@ class CampaignState:
         self.recorder.save(self.campaign)
 
     def save_job(self, index: int) -> None:
-        """Writes where a job stands, with its findings counted."""
+        """Writes where a job stands, with its findings counted, and those named that replays have shown another way."""
         mark = tag(self.jobs[index])
-        new, known, fixed = (list(marks.values()).count(mark) for marks in (self.new, self.known, self.fixed))
-        self.jobs[index] = replace(self.jobs[index], new=new, known=known, fixed=fixed)
+        new, known, fixed, regressed = (
+            tuple(name for name in marks if marks[name] == mark)
+            for marks in (self.new, self.known, self.fixed, self.regressed)
+        )
+        self.jobs[index] = replace(
+            self.jobs[index], new=len(new), known=len(known), fixed=len(fixed), agreeing=fixed, regressed=regressed
+        )
         self.recorder.save(self.jobs[index])
 
     def save_statistic(self, index: int) -> None:

@@ -131,13 +131,20 @@ def test_what_replays_have_shown_is_known_when_a_finished_campaign_is_asked_agai
 ) -> None:
     corpus.mark(save("again"), "fixed", "repaired")
     save("gone")
+    save("still-open")
     state, _ = start(tmp_path, store)
     rebuild(store, state.corpus)
-    for name, disagrees, status in (("again", True, "fixed"), ("gone", False, "open")):
+    for name, disagrees, status in (("again", True, "fixed"), ("gone", False, "open"), ("still-open", True, "open")):
         state.add_replay(0, Replayed(str(state.corpus / "gelu_bw" / f"{name}.yaml"), disagrees, status))
     assert (list(state.regressed), list(state.fixed)) == (["again"], ["gone"])
     campaign = replace(state.campaign, state=resumed)
     later = replace(state, campaign=campaign, regressed={}, fixed={})
+    # What somebody marks, or another campaign replays, after that is nothing that this one has shown.
+    others, _ = start(tmp_path, store)
+    for name, disagrees, status in (("still-open", True, "fixed"), ("again", False, "fixed")):
+        others.add_replay(0, Replayed(str(state.corpus / "gelu_bw" / f"{name}.yaml"), disagrees, status))
+    corpus.mark(state.corpus / "gelu_bw" / "still-open.yaml", "fixed", "repaired")
+    rebuild(store, state.corpus)
     later.load()
     expected = (state.regressed, state.fixed) if resumed == "finished" else ({}, {})
     assert (later.regressed, later.fixed) == expected

@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateColumn
 from fuzz.campaign.store.tables import metadata
 from fuzz.errors import RefusedWrite, StoreError, UsageError, one_line, os_errors_as
 
-SCHEMA = 5
+SCHEMA = 6
 """The version of the tables: another one with each change of a record. What is new is added to older databases."""
 VERSION = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 """Holds the version of a database's tables, where alembic would look for it."""

@@ -95,6 +95,7 @@ def _add_table(title: str, kind: type[Record], more: list[Any]) -> None:
     hints = get_type_hints(kind, include_extras=True)
     FIELDS[kind] = {field.name: hints[field.name] for field in fields(kind)}
     defaults = {one.name: str(one.default) for one in fields(kind) if type(one.default) in (str, int, float)}
+    defaults |= {one.name: "[]" for one in fields(kind) if one.default == ()}
     columns = [
         sa.Column(
             name, TYPES[hint][0], nullable=hint == int | None,
@@ -157,7 +158,9 @@ class Job(JobKey, table="lanes"):
     """How far a job is within its campaign.
 
     `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
-    there are. `new`, `known` and `fixed` count findings. `note` says why a job takes no more slices, if so.
+    there are. `new`, `known` and `fixed` count findings. `agreeing` and `regressed` are those whose replay in this
+    campaign showed another thing than their status said then: open ones that agree, fixed ones that disagree. `note`
+    says why a job takes no more slices, if so.
     """
 
     ORDER = JobKey.KEY
@@ -178,6 +181,8 @@ class Job(JobKey, table="lanes"):
     cells: tuple[str, ...] = ()
     possible: int = 0
     note: str = ""
+    agreeing: tuple[str, ...] = ()
+    regressed: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:

@@ -154,7 +154,9 @@ def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> N
 def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(store_url: str) -> None:
     with Store(store_url) as old:
         old.save_finding(FINDING)
-        columns = (f"ALTER TABLE findings DROP COLUMN {name}" for name in ("severity", "input_class"))
+        old.save(Job(old.create_campaign("n", "{}", "corpus", 1.0, "h", 1).id, "gelu_bw", "", "cpu", "auto", 0))
+        later = {"findings": ("severity", "input_class"), "lanes": ("agreeing", "regressed")}
+        columns = (f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in later.items() for name in names)
         tables = (f"DROP TABLE {name}" for name in ("former_ids", "submissions", "coverages"))
         with old.engine.begin() as connection:
             for statement in (*columns, *tables, "UPDATE alembic_version SET version_num = '1'"):
@@ -163,6 +165,7 @@ def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(store_url: 
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     with Store(store_url) as store:
         assert store.find(FindingRecord, FINDING.id) == FINDING
+        assert [(job.target, job.agreeing, job.regressed) for job in store.read(Job)] == [("gelu_bw", (), ())]
         store.save_finding(replace(FINDING, id="smaller"), replaces=FINDING.id)
         assert [found.id for found in store.findings()] == ["smaller"] and store.current_id(FINDING.id) == "smaller"
 
