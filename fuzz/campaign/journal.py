@@ -125,19 +125,29 @@ def _cases(text: str) -> list[Case]:
         return []
 
 
-def note_saved(path: Path, name: str) -> None:
-    """Adds the name of an entry to a file, on disk when this returns. CorpusError where that cannot be."""
+def note_saved(path: Path, name: str, replaced: str = "") -> None:
+    """Adds the name of an entry to a file, and that of the one whose place it takes; on disk when this returns.
+
+    CorpusError where that cannot be.
+    """
     with os_errors_as(CorpusError, f"cannot write {path}"):
         is_first = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{name}\n")
+            file.write(f"{name}/{replaced}\n")
             file.flush()
             os.fsync(file.fileno())
         if is_first:
             # The folder may be as new as its file.
             sync_folder(path.parent)
             sync_folder(path.parent.parent)
+
+
+def read_saved(path: Path) -> list[tuple[str, str]]:
+    """(the name of an entry without its ending, that of the one whose place it takes or "") of each that was noted."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    pairs = (line.partition("/") for line in lines)
+    return [(name.removesuffix(".yaml"), replaced.removesuffix(".yaml")) for name, _, replaced in pairs]
 
 
 @dataclass

@@ -38,7 +38,7 @@ class Slice(Request):
     """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None.
 
     At its end so many cases of the job measure the coverage as `coverage` says; 0 is none. `saved` is the file that
-    gets the names of new findings before their entries are written.
+    gets the names of new findings, and of what takes the place of entries, before they are written.
     """
 
     planted: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from fuzz import corpus
 from fuzz.campaign.jobs import FINDING_CELLS, average_discoveries
-from fuzz.campaign.journal import Suspects
+from fuzz.campaign.journal import Suspects, read_saved
 from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.store import Campaign, Coverage, FindingRecord, Job, Occurrence, Statistic, Store
@@ -117,27 +117,33 @@ class CampaignState:
     def adopt(self, findings: Iterable[FindingRecord]) -> None:
         """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
 
-        Those of others may have come into the corpus meanwhile.
+        Those of others may have come into the corpus meanwhile. What takes the place of an own one is new as that is.
         """
-        jobs = {Path(name).stem: job for index, job in enumerate(self.jobs) for name in self._saved_names(index)}
-        for finding in findings:
-            job = jobs.get(finding.id)
-            if job is None:
+        jobs: dict[str, Job] = {}
+        replaced: dict[str, set[str]] = {}
+        for index, job in enumerate(self.jobs):
+            for name, old in read_saved(self.saved(index)):
+                jobs[name] = job
+                replaced.setdefault(name, set()).add(old)
+        for finding in (one for one in findings if one.id in jobs):
+            job, names = jobs[finding.id], _all_before(finding.id, replaced)
+            is_new = ("" in names or bool(names & self.new.keys())) and names <= {"", *jobs, *self.new}
+            seen = [marks.pop(name) for marks in (self.new, self.known) for name in names if name in marks]
+            if not (is_new or seen):
                 continue
-            mark = self.new[finding.id] = tag(job)
+            mark = tag(job)
+            (self.new if is_new else self.known)[finding.id] = mark
             key = f"{job.campaign}:{mark}:saved"
             occurrence = Occurrence(
-                finding.id, key, finding.first_seen, job.campaign, engine=job.engine, seed=job.seed, new=True
+                finding.id, key, finding.first_seen, job.campaign, engine=job.engine, seed=job.seed, new=is_new
             )
             self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, occurrence))
 
     def saved(self, index: int) -> Path:
-        """The file with the names of the new findings that a job's slices have saved, or were about to save."""
+        """The file with the names of entries that a job's slices have saved, or were about to save: those of new
+        findings, and those that take the place of others.
+        """
         return self.folder / "saved" / tag(self.jobs[index])
-
-    def _saved_names(self, index: int) -> list[str]:
-        path = self.saved(index)
-        return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
     # Slices.
 
@@ -315,6 +321,16 @@ class CampaignState:
         """The jobs with suspects that are to run."""
         tags = self.suspects.tags()
         return {index for index, job in enumerate(self.jobs) if tag(job) in tags and not job.note}
+
+
+def _all_before(name: str, replaced: Mapping[str, Iterable[str]]) -> set[str]:
+    """A name, and all that it has taken the place of, one after another."""
+    found, left = set[str](), [name]
+    while left:
+        name = left.pop()
+        left += [old for old in replaced.get(name, ()) if old not in found]
+        found.add(name)
+    return found
 
 
 def why_nothing_ran(cases: int, rejected: int) -> str:

@@ -66,16 +66,21 @@ def improves(bug: Bug, entry: Entry, target: Target) -> bool:
 
 
 def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
-    """Saves the bug in place of its entry; an entry of the new name that exists keeps its status.
+    """Saves the bug in place of its entry; an entry of the new name that exists keeps its status."""
+    return corpus.save_in_folder(path.parent, updated_entry(entry, bug), path)
+
+
+def updated_entry(entry: Entry, bug: Bug) -> Entry:
+    """The entry of a bug with what is known of it now.
 
     Where kernel and reference differ by no more than either may, the entry keeps its case, and its verdict says so.
     """
     least = bug.least
     provenance = replace(entry.provenance, verdict=least.verdict, cut_off=bug.unfinished)
     if bug.is_undecided:
-        return corpus.save_in_folder(path.parent, replace(entry, provenance=provenance), path)
+        return replace(entry, provenance=provenance)
     cross_checks = least.cross_checks or entry.provenance.cross_checks
     provenance = replace(provenance, diagnosis=least.diagnosis, cross_checks=cross_checks, rate=bug.rate)
     shown = bug.to_entry()
     replaced = replace(entry, case=shown.case, finding=shown.finding, also=shown.also, grade=shown.grade)
-    return corpus.save_in_folder(path.parent, replace(replaced, provenance=provenance), path)
+    return replace(replaced, provenance=provenance)

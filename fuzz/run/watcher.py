@@ -40,8 +40,8 @@ class Watcher:
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
         """Case number `index` disagrees in a way that no bug of the run or the corpus explains."""
 
-    def on_saving(self, bug: Bug, name: str) -> None:
-        """The bug's entry is about to be written, into a file of that name."""
+    def on_saving(self, bug: Bug, name: str, replaced: str) -> None:
+        """The bug's entry is about to be written into a file of a name that none has; `replaced` as in `on_saved`."""
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
         """The bug's entry was written, or takes the place of another one: `replaced` is the path of that, or empty."""

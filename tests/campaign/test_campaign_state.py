@@ -125,6 +125,41 @@ def test_only_what_this_campaign_has_saved_is_taken_for_its_own(
     assert names(state) == (["own"], [])
 
 
+@pytest.mark.parametrize(
+    ("noted", "expected"),
+    [
+        ([("new", ""), ("c", "new")], (["c"], [])),
+        # New, and never told to the store before it got a smaller case, twice.
+        ([("a", ""), ("b", "a"), ("c", "b")], (["new", "c"], [])),
+        ([("c", "known")], (["new"], ["c"])),
+        ([("c", "new"), ("c", "of-others")], ([], ["c"])),
+        # An entry that two names took turns with.
+        ([("c", "of-others"), ("of-others", "c"), ("c", "of-others")], (["new"], [])),
+    ],
+)
+def test_what_took_the_place_of_a_finding_before_the_store_knew_is_new_or_known_as_that_was(
+    noted: list[tuple[str, str]], expected: tuple[list[str], list[str]],
+    store: Store, save: Callable[[str], Path], tmp_path: Path,
+) -> None:  # fmt: skip
+    state, running = start(tmp_path, store)
+    new = save("new")
+    state.add_saved(running, EntrySaved(str(new), False, 1, 5, "", "cpu", {}))
+    known = save("known")
+    if ("c", "known") in noted:
+        state.add_hit(running, Hit(str(known), True, 1, 5))
+    for name, replaced in noted:
+        note_saved(state.saved(0), f"{name}.yaml", replaced and f"{replaced}.yaml")
+    replaced_names = {replaced for _, replaced in noted}
+    for path in (new, known):
+        if path.stem in replaced_names:
+            path.unlink()
+    save("c")
+    again = replace(state, new={}, known={})
+    again.load()
+    again.adopt(rebuild(store, again.corpus).added)
+    assert names(again) == expected
+
+
 @pytest.mark.parametrize("resumed", ["finished", "running"])
 def test_what_replays_have_shown_is_known_when_a_finished_campaign_is_asked_again(
     resumed: str, store: Store, save: Callable[[str], Path], tmp_path: Path

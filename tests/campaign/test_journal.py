@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, note_saved, read_suspects
+from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, note_saved, read_saved, read_suspects
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.search.engines import RandomEngine
@@ -84,7 +84,7 @@ def test_the_folders_of_a_new_file_of_names_are_on_disk_as_well(
     path = tmp_path / "saved" / TAG
     note_saved(path, "a.yaml")
     note_saved(path, "b.yaml")
-    assert path.read_text().splitlines() == ["a.yaml", "b.yaml"]
+    assert read_saved(path) == [("a", ""), ("b", "")]
     assert synced == [path.parent, tmp_path]
 
 

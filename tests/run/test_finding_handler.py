@@ -72,18 +72,27 @@ def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_ar
 def test_the_name_of_an_entry_is_said_before_it_is_written(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
-    class Names(Watcher):
-        said: tuple[str, ...] = ()
-
-        def on_saving(self, bug: Bug, name: str) -> None:
-            assert name not in {path.name for path in corpus.entry_files([tmp_path])}
-            self.said += (name,)
-
     handler = make_handler(layernorm, tmp_path)
     watcher = handler.saver.watcher = Names()
     bug = make_bug(two_cases[0], "dx", triggers=())
     handler.add_bug(bug, first_seen(bug))
-    assert watcher.said == tuple(path.name for path in corpus.entry_files([tmp_path])) != ()
+    assert watcher.said == [(path.name, "") for path in corpus.entry_files([tmp_path])] != []
+
+
+def test_what_a_known_entry_is_called_once_it_is_joined_with_another_one_is_said_before(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    small, large = two_cases
+    for output in ("dx", "dbias"):
+        corpus.save_entry(tmp_path, make_bug(large, output, cut_off="shrinking").to_entry())
+    handler = make_handler(layernorm, tmp_path)
+    watcher = handler.saver.watcher = Names()
+    handler.bugs += read_known_bugs(tmp_path, layernorm, None)
+    bug, same = handler.bugs
+    before = [same.path, bug.path]
+    handler.saver.join(bug, make_bug(small, "dx"), same)
+    (path,) = corpus.entry_files([tmp_path])
+    assert watcher.said == [(path.name, replaced) for replaced in before]
 
 
 def test_what_a_bug_needs_is_known_before_the_next_case_is_chosen(
@@ -271,6 +280,17 @@ class CutOffs(Watcher):
         self.indices.append(index)
 
 
+class Names(Watcher):
+    """Notes the names that entries are about to take, which no entry has, with the paths of those that they replace."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def on_saving(self, bug: Bug, name: str, replaced: str) -> None:
+        assert not bug.path or not Path(bug.path).with_name(name).exists()
+        self.said.append((name, replaced))
+
+
 class Saved(Watcher):
     """Notes the entries that others took the place of."""
 
@@ -325,8 +345,11 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     take_triage(second, CutOffTriage(""))
     second.triage.shrink = shrink  # type: ignore[method-assign]
     second.bugs += read_known_bugs(tmp_path, layernorm, None)
+    names = second.saver.watcher = Names()
     second.shrinker.resume()
+    before = str(path)
     (path,) = corpus.entry_files([tmp_path])
+    assert names.said == [(path.name, before)]
     after = corpus.read(path)
     assert after.case.key == two_cases[0].key and after.provenance.cut_off == ""
     assert after.provenance.first_case == 3 and [bug.path for bug in second.bugs] == [str(path)]

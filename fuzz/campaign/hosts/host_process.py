@@ -119,9 +119,9 @@ class SliceWatcher(Watcher):
         counts = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
         return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
 
-    def on_saving(self, bug: Bug, name: str) -> None:
-        if not bug.known:
-            note_saved(self.saved, name)
+    def on_saving(self, bug: Bug, name: str, replaced: str) -> None:
+        if replaced or not bug.known:
+            note_saved(self.saved, name, Path(replaced).name)
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
         self.channel.send(EntrySaved(*_hit_fields(bug), replaced, self.backend, dict(finding_json(bug))))

@@ -14,7 +14,7 @@ from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import Entry
 from fuzz.run.findings.deduplicate import Attribution, read_known_bugs
 from fuzz.run.options import RunOptions
-from fuzz.run.shrink_entry import replace_entry
+from fuzz.run.shrink_entry import updated_entry
 from fuzz.run.watcher import Watcher
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
@@ -119,10 +119,23 @@ class BugSaver:
         """Writes the bug's entry, in the place of the one of a larger case."""
         previous = bug.path
         entry = self._entry_of(bug)
-        self.watcher.on_saving(bug, entry.name)
+        self._announce(bug, entry, previous)
         bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
         self.written.add(bug.path)
         self.watcher.on_saved(bug, previous if previous != bug.path else "")
+
+    def _announce(self, bug: Bug, entry: Entry, *replaced: str) -> None:
+        """Says which name a bug's entry is about to take, and those that it takes the place of."""
+        if not (self.folder / self.target.name / entry.name).exists():
+            for path in replaced:
+                self.watcher.on_saving(bug, entry.name, path)
+
+    def _replace(self, bug: Bug, shown: Bug, *also: Path) -> None:
+        """Has a bug's entry show another one, and says so; its new name takes the place of others as well."""
+        path = Path(bug.path)
+        entry = updated_entry(corpus.read(path), shown)
+        self._announce(bug, entry, bug.path, *map(str, also))
+        bug.path = str(corpus.save_in_folder(path.parent, entry, path))
 
     def _entry_of(self, bug: Bug) -> Entry:
         return bug.to_entry(
@@ -139,10 +152,9 @@ class BugSaver:
             if bug.path in self.written:
                 self.save(bug)
                 return
-            entry = corpus.read(before)
-            if not entry.provenance.cut_off:
+            if not corpus.read(before).provenance.cut_off:
                 return
-            bug.path = str(replace_entry(before, entry, bug))
+            self._replace(bug, bug)
         self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
 
     def merge_saved(self, bug: Bug, same: Bug) -> bool:
@@ -175,7 +187,7 @@ class BugSaver:
             if not before.exists() or not kept.exists():
                 return
             if self.attribution.is_better(again, same):
-                same.path = str(replace_entry(kept, corpus.read(kept), again))
+                self._replace(same, again, before)
                 same.least, same.triggers = again.least, None
             if Path(same.path) != before:
                 before.unlink()

@@ -10,7 +10,7 @@ from bugs import make_bug, wrong_value
 
 from fuzz.campaign.hosts import host_process
 from fuzz.campaign.hosts.host_process import SliceWatcher
-from fuzz.campaign.journal import Journal, read_suspects
+from fuzz.campaign.journal import Journal, read_saved, read_suspects
 from fuzz.campaign.protocol import Failed, Message, Refused, Slice
 from fuzz.errors import WorkerStartError, one_line
 from fuzz.model.case import Case
@@ -50,11 +50,11 @@ def test_a_plan_that_takes_a_whole_slice_is_left_to_a_longer_one_and_not_propose
     assert (watching.unsettled, watching.plans) == ([running], 1)
 
 
-def test_names_of_new_findings_are_noted(case: Case, tmp_path: Path) -> None:
+def test_names_of_new_findings_and_of_what_takes_the_place_of_entries_are_noted(case: Case, tmp_path: Path) -> None:
     watching = watcher(tmp_path)
-    for name, known in (("a.yaml", False), ("b.yaml", True), ("c.yaml", False)):
-        watching.on_saving(make_bug(case, "dx", known=known), name)
-    assert (tmp_path / "saved").read_text().splitlines() == ["a.yaml", "c.yaml"]
+    for name, known, replaced in (("a", False, ""), ("b", True, ""), ("c", True, "corpus/t/a.yaml")):
+        watching.on_saving(make_bug(case, "dx", known=known), f"{name}.yaml", replaced)
+    assert read_saved(tmp_path / "saved") == [("a", ""), ("c", "a")]
 
 
 def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path) -> None:

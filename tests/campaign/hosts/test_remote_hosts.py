@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import Pipe
 from operator import itemgetter
@@ -17,6 +17,7 @@ from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.hosts import start_here
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
+from fuzz.campaign.journal import read_saved
 from fuzz.campaign.protocol import EntrySaved, HostEvent, Message, Slice, SuspectCleared, encode
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
@@ -163,6 +164,27 @@ def test_nothing_that_a_host_sends_is_taken_for_a_path(
         hosts.send(0, request)
         assert [type(seen).__name__ for _, seen in hosts.receive(0)] == kinds
     assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_names_of_entries_are_noted_where_no_entry_has_them(
+    entry: Entry, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of a host's finding, of what is then put in its place, and not of the entry that it is merged into at last."""
+    entries = [replace(entry, case=replace(entry.case, calls=entry.case.calls * count)) for count in (1, 2, 3)]
+    known, new, smaller = (one.name for one in entries)
+    corpus.save_entry(tmp_path, entries[0])
+    paths, saved = (str(tmp_path), str(tmp_path / "journal")), tmp_path / "saved" / "job"
+    request = Slice("gelu_bw", "cpu", "", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, saved=str(saved))
+    for index, replaced in ((1, ""), (2, new), (0, smaller)):
+        text = codec.dumps(entries[index])
+        event = EntrySaved(entries[index].name, index != 1, 1, 0, replaced, backend="cpu", finding={}, text=text)
+        hosts = RemoteHosts(tmp_path_factory.mktemp("logs"), partial(ScriptedProcess, event))
+        hosts.start(0)
+        hosts.send(0, request)
+        assert [type(seen) for _, seen in hosts.receive(0)] == [EntrySaved]
+    assert [path.name for path in corpus.entry_files([tmp_path])] == [known]
+    stems = [name.removesuffix(".yaml") for name in (new, smaller)]
+    assert read_saved(saved) == [(stems[0], ""), (stems[1], stems[0])]
 
 
 def test_a_cluster_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
