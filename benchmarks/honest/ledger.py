@@ -39,7 +39,7 @@ def machine() -> str:
     if not path.is_file():
         STORE.mkdir(exist_ok=True)
         path.write_text(secrets.token_hex(4), encoding="utf-8")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
 
 
 def read(path: Path) -> list[Line]:
