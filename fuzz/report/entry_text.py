@@ -185,10 +185,16 @@ def provenance_lines(provenance: Provenance) -> Iterator[str]:
         rate = f"{provenance.rate.describe()} runs" if provenance.rate else ""
         parts = [where, rate, f"verdict {provenance.adjudication.text}"]
         yield f"seen     {'; '.join(filter(None, parts))}"
-        if "witnesses" in seen:
-            yield f"others   {seen['witnesses']}"
+        if others := other_backends(provenance):
+            yield f"others   {others}"
         if provenance.cut_off:
             yield f"cut off  {provenance.cut_off}: no time was left for it; the next run, or fuzz shrink, goes on"
+
+
+def other_backends(provenance: Provenance) -> str:
+    """Whether the least case shows the finding on other backends."""
+    said = {"agrees": "shows it too", "disagrees": "does not show it"}
+    return "; ".join(f"{name} {said.get(answer, answer)}" for name, answer in provenance.cross_checks.items())
 
 
 def script_command(path: object, target: str = "") -> str:

@@ -13,7 +13,15 @@ from rich.text import Text
 from fuzz.escaping import printable_lines
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.report.entry_text import case_lines, element_lines, format_entry, headline, replay_command, severity_lines
+from fuzz.report.entry_text import (
+    case_lines,
+    element_lines,
+    format_entry,
+    headline,
+    other_backends,
+    replay_command,
+    severity_lines,
+)
 from fuzz.run.derived_rejects import SEVERITY
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.result import Result
@@ -86,7 +94,7 @@ class TerminalProgress(Watcher):
 
     def on_triaged(self, bug: Bug) -> None:
         lines = list(severity_lines(bug.grade)) if bug.grade else []
-        lines += [f"others   {said}"] if (said := bug.least.provenance.fields().get("witnesses")) else []
+        lines += [f"others   {said}"] if (said := other_backends(bug.least.provenance)) else []
         if lines:
             self._print("\n  ".join([f"{bug.path}: {bug.least.reported_finding.summary}", *lines]))
 

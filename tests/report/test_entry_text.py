@@ -35,6 +35,13 @@ def test_a_finding_is_told_on_one_screen(entry: Entry) -> None:
     ]
 
 
+def test_what_other_backends_show_cannot_be_read_as_the_contrary(entry: Entry) -> None:
+    answers = {"interpreter": "agrees", "cuda": "disagrees", "other": "cannot run it: no room"}
+    seen = replace(entry.provenance, cross_checks=answers)
+    lines = format_entry(replace(entry, provenance=seen), "a.yaml", "fuzz replay a.yaml").splitlines()
+    assert "  others   interpreter shows it too; cuda does not show it; other cannot run it: no room" in lines
+
+
 def test_calls_splits_and_layouts_are_told(case: Case) -> None:
     call = case.last
     moved = call.with_argument("x", replace(call.arguments["x"], layout=Layout(step=2, offset=1)))

@@ -13,14 +13,14 @@ from fuzz.errors import UsageError, os_errors_as
 from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.report.entry_text import replay_command, verdict_lines
+from fuzz.report.entry_text import other_backends, replay_command, verdict_lines
 from fuzz.report.plotting.plot_data import Plot
 from fuzz.web.entry_plots.client import PlotResult
 
 if TYPE_CHECKING:
     from fuzz.campaign.store import Job
 
-PROVENANCE = ("seed", "first_case", "witnesses", "cut_off")
+PROVENANCE = ("seed", "first_case", "cut_off")
 LARGEST_FILE = 1 << 26
 """Bytes of the largest file of coverage that is read."""
 
@@ -83,6 +83,8 @@ class EntryView:
         if provenance.rate:
             yield "shows in", f"{provenance.rate.describe()} runs"
         yield from ((name.replace("_", " "), seen[name]) for name in PROVENANCE if name in seen)
+        if others := other_backends(provenance):
+            yield "other backends", others
         if finding and finding.source_line:
             yield "source line", finding.source_line
         if finding and finding.call:
