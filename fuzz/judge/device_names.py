@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from fuzz.backends import BACKENDS
 from fuzz.judge.waiting import read_sources
 
-NAMES = ("cuda", "cpu")
+NAMES = tuple({backend.device for backend in BACKENDS.values()})
 METHODS = ("startswith", "__eq__", "__ne__")
 
 
