@@ -240,7 +240,7 @@ def _is_complement(x: Any) -> bool:
 
 @rounds
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mul: one rounding, one more for a constant. The square of a tanh that is 1 is 1 (saturation.py)."""
+    """mul: one rounding, one more for a constant. The square of a tanh that is 1, or just below, is not rounded (saturation.py)."""
     noise = mode.noise
     x, y = args
     operands = align(args, noise.rows)
@@ -251,10 +251,10 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     if is_floating and (type(x) is int or type(y) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif is_floating:
-        is_one = t == 1 if mode.saturates and x is y else None
+        square = t.clone() if mode.saturates and x is y else None
         noise.round_(t, 2.0 if is_rounded_constant(mode, x) or is_rounded_constant(mode, y) else 1.0)
-        if is_one is not None:
-            t[is_one] = 1.0
+        if square is not None:
+            t = torch.where((1 - square).abs() <= 2.0**-52, square, t)
     out = wrap(mode, t)
     if is_floating and t.numel() <= MOST_ELEMENTS and func is not aten.ldexp.Tensor:
         out.product = ElementwiseProduct(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))

@@ -29,6 +29,8 @@ __all__ = ["NEAR", "register", "unit"]
 NEAR: Final = 16.0
 """Noise fades from a distance of u/16 from 1 on, in proportion to it: at half of u results may still be either."""
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
+LAST: Final = 2.0**-53
+"""What the float64 below 1 is less than 1."""
 ACTIVATIONS = "gelu gelu_backward silu silu_backward mish glu glu_backward"
 
 
@@ -54,7 +56,21 @@ def saturate(noise: MemberNoise, t: Tensor, exact: Tensor, gap: Tensor) -> Tenso
     units = torch.tensor(of_members, dtype=torch.float64, device=t.device).view(-1, *(1,) * (t.dim() - 1))
     share = gap.mul(NEAR).div_(units).clamp_(max=1.0)
     share[noise.rounding_rows] = 1.0
-    return torch.where(share < 1, exact + (t - exact) * share, t)
+    t = torch.where(share < 1, exact + (t - exact) * share, t)
+    return step_aside_(noise, t, (share < 1) & (1 - exact.abs() <= NEAR * LAST) & (gap > noise.precision.eta / 2))
+
+
+def step_aside_(noise: MemberNoise, t: Tensor, lost: Tensor) -> Tensor:
+    """Move t by a step of float64 towards 0 where `lost`, in every other working member.
+
+    float64 rounds near 1 as well, to which the noise that is left may add nothing. A kernel that computes the distance
+    from 1 by itself, as sigmoid(-x) or 1/cosh(x)^2, has all of it.
+    """
+    rows = noise.rows_of([row for row in noise.step_rows if noise.ids[row - 1] % 2 == 0])
+    rows = [row for row in rows if row not in noise.rounding_rows]
+    if rows and t.dtype is torch.float64:
+        t[rows] -= torch.where(lost[rows], LAST * t[rows].sign(), 0.0)
+    return t
 
 
 @rounds
@@ -115,7 +131,9 @@ def tanh_backward(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], k
     g, y = args
     if type(y) is EnsembleTensor and y.stacked.is_floating_point() and divides_exactly(noise := mode.noise):
         exact = noise.first_members(y.stacked).repeat_interleave(noise.count, 0)
-        y = wrap(mode, saturate(noise, y.stacked, exact, 1 - exact.abs()))
+        # A y of 1 does not say how near to it tanh is: perhaps just as near as the working precision can tell.
+        gap = (1 - exact.abs()).clamp_(min=noise.precision.eta)
+        y = wrap(mode, saturate(noise, y.stacked, exact, gap))
         y.is_reduced = args[1].is_reduced
     return ONE_MINUS_SQUARE(mode, func, (g, y), kwargs)
 

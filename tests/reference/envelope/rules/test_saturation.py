@@ -123,3 +123,33 @@ def test_a_quotient_that_is_not_correctly_rounded_is_inside_until_it_leaves_the_
 def test_no_noise_is_taken_from_members_that_measure_float64() -> None:
     y = evaluate(lambda x: {"y": 1 - torch.tanh(x)}, {"x": torch.tensor([18.0])}, CPU, members=20)["y"]
     assert float(y.spread) > 1e-8 and float(y.uncertainty) > 1e-16
+
+
+def own_distance(x: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """An activation and its gradient, by a distance of tanh or the sigmoid from 1 that is computed by itself."""
+    if name == "glu":
+        return torch.sigmoid(x), torch.sigmoid(x) * torch.sigmoid(-x)
+    if name == "tanh":
+        return torch.tanh(x), 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    inner, slope = 2 * K * (x + C * x * x * x), 2 * K * (1 + 3 * C * x * x)
+    s = torch.sigmoid(inner)
+    return x * s, s + x * s * torch.sigmoid(-inner) * slope
+
+
+SATURATED = {
+    "gelu": (lambda x: nn.gelu(x, approximate="tanh"), np.linspace(-12, -5, 351)),
+    "tanh": (torch.tanh, np.linspace(8, 50, 421)),
+    "glu": (lambda x: nn.glu(torch.stack([torch.ones_like(x), x]), 0)[0], np.linspace(30, 100, 351)),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", SATURATED)
+def test_what_float64_has_lost_of_a_distance_from_1_is_inside(name: str, kind: torch.dtype, ratio: Any) -> None:
+    activation, points = SATURATED[name]
+    x = torch.from_numpy(points).to(kind)
+    arguments = {"x": x}, {"y": torch.ones_like(x)}, ["x"], CPU
+    found = evaluate_backward(lambda x: {"y": activation(x)}, *arguments, members=80)
+    value, gradient = (t.to(kind) for t in own_distance(x.float(), name))
+    assert ratio(value, found["y"]) <= 1 and ratio(gradient, found["dx"]) <= 1
+    assert ratio(gradient + 2.0**-40, found["dx"]) > 1 or name == "gelu"
