@@ -313,9 +313,16 @@ def rounded_places(
         step = (size - 1) / max(out - 1, 1) if aligned else 1 / scales[dim] if scales[dim] else size / out
         count, step_of = (size, 1.0) if is_gradient else (out, step)
         places = torch.arange(count, dtype=results.dtype, device=results.device).add_(1).mul_(step_of).add_(1)
-        exact = step == 0 or math.frexp(step)[0] == 0.5
+        # A kernel may multiply by a rounded reciprocal: 41 * (1/82) is no 1/2 in float32.
+        ends = (size - aligned, out - aligned) if aligned or not scales[dim] else (1,)
+        exact = step == 0 or (is_power_of_two(step) and any(map(is_power_of_two, ends)))
         off.append(torch.zeros_like(places) if exact else places)
     return [places.view(-1, *(1,) * (len(sizes) - 1 - dim)) for dim, places in enumerate(off)]
+
+
+def is_power_of_two(number: float) -> bool:
+    """Whether a division by the number is exact."""
+    return math.frexp(number)[0] == 0.5
 
 
 def nearest_terms(args: tuple[Any, ...]) -> int:

@@ -73,8 +73,8 @@ def test_a_step_of_a_power_of_two_moves_nothing(mode: str, ratio: Any) -> None:
 
 
 def test_a_long_dim_does_not_blur_the_places_of_a_short_one(ratio: Any) -> None:
-    x = normal(1, 1, 3, 2000)
-    options = dict(size=(7, 4000), mode="bilinear")
+    x = normal(1, 1, 3, 2048)
+    options = dict(size=(7, 4096), mode="bilinear")
     found, y = expected(x, options)["y"], F.interpolate(x, **options)
     assert ratio(y, found) < 0.8
     assert float((4 * found.spread).max()) < 1e-4
@@ -84,3 +84,20 @@ def test_places_that_are_off_by_a_bit_of_their_size_are_outside(ratio: Any) -> N
     x = normal(1, 1, 1000)
     moved = linear(x, 2000, float(np.float32(0.5) * np.float32(1 - 1e-5)), False, False)
     assert ratio(moved, expected(x, dict(scale_factor=2, mode="linear"))["y"]) > 1
+
+
+@pytest.mark.parametrize("times", [2, 4])
+@pytest.mark.parametrize("size", [41, 47, 55, 61, 97, 107])
+def test_a_ratio_of_sizes_may_be_a_product_with_a_reciprocal(size: int, times: int, ratio: Any) -> None:
+    x, count = normal(1, 2, size), size * times
+    step = float(np.float32(size) * (np.float32(1) / np.float32(count)))
+    assert step * times < 1
+    moved = linear(x, count, step, False, False)
+    assert ratio(moved, expected(x, dict(size=count, mode="linear"))["y"]) <= 1
+    assert ratio(moved, expected(x, dict(scale_factor=times, mode="linear"))["y"]) > 1
+
+
+def test_a_ratio_with_a_power_of_two_is_exact(ratio: Any) -> None:
+    x = normal(1, 1, 512)
+    moved = linear(x, 1024, 0.5 * (1 - 2.0**-24), False, False)
+    assert ratio(moved, expected(x, dict(size=1024, mode="linear"))["y"]) > 1
