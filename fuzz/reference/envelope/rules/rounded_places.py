@@ -28,7 +28,7 @@ MOST_PIXELS: Final = 2**24
 def histogram(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """histc(x, bins, min, max): members that perturb steps round (x - min)*bins/(max - min), and count by that."""
     counts, noise = map_members(mode, func, args, kwargs), mode.noise
-    rows, x = noise.rows_of(noise.step_rows), args[0].stacked.flatten(1)
+    rows, x = noise.rows_of(noise.step_rows), args[0].stacked.reshape(len(counts), -1)
     if not rows or not x.shape[1] or not counts.is_floating_point():
         return wrap(mode, counts)
     given = {"bins": 100, "min": 0, "max": 0, **dict(zip(("self", "bins", "min", "max"), args, strict=False)), **kwargs}

@@ -47,6 +47,11 @@ def test_whole_numbers_have_exact_bins(ratio: Any) -> None:
     assert ratio(torch.histc(torch.ones(5), 4), histogram(torch.ones(5), 4)) == 0.0
 
 
+@pytest.mark.parametrize("x", [torch.tensor(0.3), torch.zeros(0), torch.zeros(2, 0)], ids=["no dims", "empty", "rows"])
+def test_a_histogram_of_one_number_or_none(x: Tensor, ratio: Any) -> None:
+    assert ratio(torch.histc(x, 5, -1, 1), histogram(x, 5, -1, 1)) == 0.0
+
+
 def pixels_of_whole_numbers(size: int, count: int, mode: str) -> Tensor:
     place = torch.arange(count)
     return (2 * place + 1) * size // (2 * count) if mode == "nearest-exact" else place * size // count
