@@ -66,3 +66,32 @@ def test_single_sums_and_products_are_those_of_the_format(ratio: Any) -> None:
     y = evaluate(lambda x: {"y": x.bfloat16() * 1.5 + x.flip(0).bfloat16()}, {"x": X}, CPU, members=20)["y"]
     assert float(y.spread.max()) == 0.0 and ratio(x * 1.5 + x.flip(0), y) == 0.0
     assert ratio((x.float() * 1.5 + x.flip(0).float()).bfloat16(), y) > 1
+
+
+X16, C16 = X[:, :16], X[:, 16:32]
+EACH: dict[str, Formula] = {
+    "batch norm": lambda x: nn.batch_norm(x, None, None, training=True),
+    "convolution": lambda x: nn.conv1d(x.view(4, 4, 16), x[:4, :12].reshape(4, 4, 3)).view(4, -1),
+    "sigmoid": torch.sigmoid,
+    "cross entropy": lambda x: nn.binary_cross_entropy(torch.sigmoid(x), (x > 0).to(x.dtype), reduction="none"),
+}
+
+
+def test_binary_cross_entropy_of_logits_rounds_each_step(ratio: Any) -> None:
+    x = torch.linspace(-20, 20, 401)
+    for kind in KINDS:
+        loss = lambda x, kind=kind: nn.binary_cross_entropy_with_logits(x.to(kind), (x > 0).to(kind))  # noqa: E731
+        y = evaluate(lambda x, loss=loss: {"y": loss(x)}, {"x": x}, CPU, members=20)["y"]
+        assert ratio(loss(x), y) <= 1 < ratio(loss(x) * (1 + 2 * torch.finfo(kind).eps), y)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_gradients_of_float16_are_those_of_torch_on_a_cpu(name: str, ratio: Any) -> None:
+    formula = EACH[name]
+    x = X16.clone().requires_grad_()
+    y = formula(x.half())
+    cotangent = C16.reshape(-1)[: y.numel()].view(y.shape).half()
+    (right,) = torch.autograd.grad(y, x, cotangent)
+    arguments = {"x": X16}, {"y": cotangent}, ["x"], CPU
+    dx = evaluate_backward(lambda x: {"y": formula(x.half())}, *arguments, members=20)["dx"]
+    assert ratio(right, dx) <= 1 < ratio(right * (1 + 2.0**-8), dx)
