@@ -240,7 +240,7 @@ def _is_complement(x: Any) -> bool:
 
 @rounds
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mul: one rounding, one more for a constant. The square of a tanh that is 1, or just below, is not rounded (saturation.py)."""
+    """mul: one rounding, one more for a constant. None for the square of a tanh near 1 (saturation.py)."""
     noise = mode.noise
     x, y = args
     operands = align(args, noise.rows)
