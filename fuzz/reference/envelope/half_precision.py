@@ -22,14 +22,10 @@ ROUNDS_EACH: Final = {
     for name in (
         "add sub rsub mul pow prod index_add scatter_add index_put scatter_reduce cumsum cumprod mse_loss huber_loss "
         "smooth_l1_loss mse_loss_backward huber_loss_backward smooth_l1_loss_backward binary_cross_entropy_with_logits "
-        "binary_cross_entropy_backward sigmoid_backward convolution_backward "
-        "native_batch_norm _native_batch_norm_legit native_batch_norm_backward"
+        "binary_cross_entropy_backward sigmoid_backward convolution_backward"
     ).split()
 }
-"""Operations that round each sum and product to the format itself, in torch's kernels too.
-
-The gradient of batch norm takes statistics that its forward has rounded.
-"""
+"""Operations that round each sum and product to the format itself, in torch's kernels too."""
 ADDED_PRODUCTS: Final = {aten.addmm, aten.addmv, aten.addbmm, aten.baddbmm}
 
 
