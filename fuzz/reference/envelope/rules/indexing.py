@@ -21,7 +21,7 @@ from fuzz.reference.envelope.ensemble import (
     wrap,
     wrap_all,
 )
-from fuzz.reference.envelope.summation import scatter_errors, scatter_steps, sequential_steps
+from fuzz.reference.envelope.summation import LARGEST_SCATTER, scatter_errors, scatter_steps, sequential_steps
 
 __all__ = ["register"]
 
@@ -189,10 +189,10 @@ def _accumulate(
 def placed(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], source: int) -> Placed | None:
     """What the unperturbed member of each replica adds up: terms and where they go, (replicas, n), the start first.
 
-    None where there are too many.
+    None where there are too many to sort them for each operation, and where they are not float32.
     """
     noise, size = mode.noise, args[0].numel()
-    if not noise.adds_up(noise.rows * (size + args[source].numel())):
+    if not noise.is_float32 or not 0 < noise.replicas * (size + args[source].numel()) <= LARGEST_SCATTER:
         return None
     terms, places = [], []
     for row in range(0, noise.rows, noise.count):

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fuzz.reference.envelope import Expected, evaluate, evaluate_backward, make_precision
+from fuzz.reference.envelope.rules import indexing
 
 CPU = make_precision("libm")
 TERMS = {
@@ -50,6 +51,81 @@ def test_atomics_in_any_order_are_inside(kind: str, rows: int, ratio: Any) -> No
         assert ratio(in_sequence(terms[order], index[order], rows), y) < 0.5
         assert ratio(in_blocks(terms[order], index[order], rows), y) < 0.5
     assert ratio(torch.stack([terms[index == row].sum() for row in range(rows)]), y) < 0.5
+
+
+VALUES = {
+    "columns": lambda n: torch.tensor([0.3, 0.7]).repeat(n),
+    "at random": lambda n: torch.where(torch.rand(2 * n, generator=torch.Generator().manual_seed(7)) < 0.5, 0.3, 0.7),
+    "few large": lambda n: torch.where(torch.rand(2 * n, generator=torch.Generator().manual_seed(1)) < 0.01, 1e4, 0.1),
+    "three": lambda n: torch.tensor([0.1, 0.2, 0.7]).repeat(n)[: 2 * n],
+    "of two signs": lambda n: torch.tensor([0.3, -0.1, 0.3]).repeat(n)[: 2 * n],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("n", [2000, 10_000, 50_000])
+def test_few_values_are_inside_in_whatever_order_they_come(kind: str, n: int, ratio: Any) -> None:
+    terms, index = VALUES[kind](n), torch.zeros(2 * n, dtype=torch.int64)
+    start = torch.zeros(1, dtype=torch.float64)
+    y = evaluate(lambda t: {"y": start.index_add(0, index, t)}, {"t": terms}, CPU, members=80)["y"]
+    r = np.random.default_rng(3)
+    turns = torch.arange(2 * n).view(n, 2).T.reshape(-1)
+    blocks = torch.argsort(terms, stable=True).view(-1, 50)[torch.from_numpy(r.permutation(n // 25))].reshape(-1)
+    for order in (
+        turns,
+        terms.argsort(),
+        terms.argsort(descending=True),
+        blocks,
+        torch.from_numpy(r.permutation(2 * n)),
+    ):
+        assert ratio(in_sequence(terms[order], index, 1), y) < 0.75
+
+
+def test_sums_that_are_exact_in_any_order_have_narrow_bounds_however_often_terms_repeat(ratio: Any) -> None:
+    terms, index = torch.ones(5000), torch.zeros(5000, dtype=torch.int64)
+    y = evaluate(lambda t: {"y": torch.zeros(1).double().index_add(0, index, t)}, {"t": terms}, CPU, members=80)["y"]
+    assert float(4 * y.spread / y.value) < 2e-6 and ratio(torch.tensor([5000.0 * (1 + 2**-18)]), y) > 1
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("members", [4, 8, 80])
+def test_sums_of_what_a_reference_casts_are_measured(kind: torch.dtype, members: int, ratio: Any) -> None:
+    index = torch.tensor([0, 0, 1])
+
+    def reference(x: Tensor) -> dict[str, Tensor]:
+        cast = x.to(kind)
+        return {
+            "index_add": cast.index_add(0, index, cast),
+            "scatter_add": cast.scatter_add(0, index, cast),
+            "index_put": cast.index_put([index], cast, accumulate=True),
+            "scatter_reduce": cast.scatter_reduce(0, index, cast, "mean"),
+        }
+
+    x = torch.tensor([0.5, -1.25, 3.0])
+    y, right = evaluate(reference, {"x": x}, CPU, members=members), reference(x)
+    assert all(ratio(right[name].float(), y[name]) <= 1 for name in right)
+    gradients = {
+        "index": lambda x: x.to(kind)[index].double(),
+        "gather": lambda x: x.to(kind).gather(0, index).double(),
+        "embedding": lambda x: F.embedding(index, x.to(kind).view(3, 1)).double().view(3),
+    }
+    for name, formula in gradients.items():
+        found = evaluate_backward(
+            lambda x, of=formula: {"y": of(x)}, {"x": x}, {"y": torch.full((3,), 0.5)}, ["x"], CPU, members=members
+        )
+        assert found["dx"].value.tolist() == [1.0, 0.5, 0.0], name
+
+
+def test_many_terms_are_not_sorted_but_taken_as_atomics_add_equal_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluated(n: int) -> float:
+        terms, index = torch.rand(n, generator=torch.Generator().manual_seed(5)), torch.zeros(n, dtype=torch.int64)
+        y = evaluate(lambda t: {"y": torch.zeros(1).double().index_add(0, index, t)}, {"t": terms}, CPU, members=80)
+        return float(y["y"].spread / y["y"].value)
+
+    measured = evaluated(4095)
+    monkeypatch.setattr(indexing, "LARGEST_SCATTER", 4095)
+    assert evaluated(4095) > 10 * measured
+    assert evaluated(4094) < 2 * measured
 
 
 def of_embedding(g: Tensor, index: Tensor) -> Expected:
