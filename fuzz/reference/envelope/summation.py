@@ -186,7 +186,9 @@ def _repeated_errors(terms: Tensor, places: Tensor, size: int) -> Tensor:
     does, so r*(r - 1) are added up: nothing where all terms differ, and, doubled by the rule and at a safety of 4, all
     that terms of up to four values may lose in any order where each has as many.
     """
-    terms, places = terms[terms != 0], places[terms != 0]
+    # Nothing rounds where a term is not finite: the others tell no error of that sum.
+    kept = (terms != 0) & torch.isfinite(terms)
+    terms, places = terms[kept], places[kept]
     places, order = places.sort(stable=True)
     terms = terms[order]
     rounded = terms.float()

@@ -87,6 +87,15 @@ def test_sums_that_are_exact_in_any_order_have_narrow_bounds_however_often_terms
     assert float(4 * y.spread / y.value) < 2e-6 and ratio(torch.tensor([5000.0 * (1 + 2**-18)]), y) > 1
 
 
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_repeated_terms_with_one_that_is_not_finite_stay_as_they_are(value: float) -> None:
+    terms, index = torch.full((300,), 0.1), torch.arange(300) % 2
+    terms[200] = value
+    y = evaluate(lambda t: {"y": torch.zeros(2).double().index_add(0, index, t)}, {"t": terms}, CPU, members=80)["y"]
+    assert torch.equal(y.value[:1].nan_to_num(7.0), torch.tensor([value]).double().nan_to_num(7.0))
+    assert not y.spread[0] and 0 < y.spread[1] < 1e-3
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("members", [4, 8, 80])
 def test_sums_of_what_a_reference_casts_are_measured(kind: torch.dtype, members: int, ratio: Any) -> None:
