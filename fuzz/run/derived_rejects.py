@@ -25,6 +25,8 @@ TRIES = 2
 """Plans that each invalid input is tried with, as what it harms may depend on dims."""
 MOST_ELEMENTS = 1 << 14
 """Elements of the largest plan that is taken."""
+PATIENCE = 1 / 3
+"""The share of a target's timeout after which an invalid input hangs: findings wait meanwhile."""
 SEVERITY = "low"
 """The severity of what no target promises."""
 
@@ -103,14 +105,16 @@ class DerivedRejects:
         return (invalid.argument, invalid.kind) not in self._accepted and self._tried[identify(invalid)] < TRIES
 
     def _find_harm(self, case: Case) -> Harm | None:
-        """The harm that a case does; what ends the process counts where it does so again in a new one."""
+        """The harm that a case does; what ends the process counts where it does so again in a new one, or hangs."""
         for _ in range(2):
             response = self.worker.call(TryInvalidInput(case))
             if not isinstance(response, WorkerCrash):
                 return response if isinstance(response, Harm) else None
             if not isinstance(response.outcome, Died | Hung):
                 return None
-            self._has_hung |= isinstance(response.outcome, Hung)
+            if isinstance(response.outcome, Hung):
+                self._has_hung = True
+                break
         return Harm(describe(response.outcome))
 
 

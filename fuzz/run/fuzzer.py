@@ -16,7 +16,7 @@ from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES, sample_oracles
-from fuzz.run.derived_rejects import DerivedRejects
+from fuzz.run.derived_rejects import PATIENCE, DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import FindingHandler
@@ -137,7 +137,7 @@ class Fuzzer:
         limits = self.options.worker_memory, self.target.timeout
         server = serve_target(self.worker_config, limits[0], deadline)
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
-        rejects = DerivedRejects(self.target, worker.clone())
+        rejects = DerivedRejects(self.target, worker.clone(PATIENCE * self.target.timeout))
         workers = self.options.workers or 1
         pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server)
         only_compiles = BACKENDS[self.backend].compiles_without_device

@@ -248,9 +248,9 @@ class Worker:
         self.restart()
         return None if answered or oldest is None else (request, WorkerCrash(outcome, targets_code))
 
-    def clone(self) -> Worker:
-        """A worker with the same configuration, without a process."""
-        limits = self.memory, self.timeout
+    def clone(self, timeout: float | None = None) -> Worker:
+        """A worker with the same configuration, and the same timeout unless another is given, without a process."""
+        limits = self.memory, self.timeout if timeout is None else timeout
         return Worker(self.handler, self.config, *limits, self.environment, self.deadline, self.server)
 
     def restart(self) -> None:
