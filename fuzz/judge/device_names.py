@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from fuzz.backends import BACKENDS
-from fuzz.judge.waiting import read_sources
+from fuzz.judge.waiting import parse_code, read_sources
 
 NAMES = tuple({backend.device for backend in BACKENDS.values()})
 METHODS = ("startswith", "__eq__", "__ne__")
@@ -18,11 +18,8 @@ def compares_devices(path: Path) -> bool:
 
 
 def has_comparison(source: str) -> bool:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(names_device(node) for node in ast.walk(tree) if is_comparison(node))
+    tree = parse_code(source)
+    return tree is not None and any(names_device(node) for node in ast.walk(tree) if is_comparison(node))
 
 
 def is_comparison(node: ast.AST) -> bool:

@@ -31,11 +31,18 @@ def read_sources(path: Path) -> list[str]:
 
 def uses_waiting(source: str) -> bool:
     """Whether code names one of WAITING; comments and texts in it do not count unless it cannot be parsed."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_code(source)
+    if tree is None:
         return IN_TEXT.search(source) is not None
     return any(name in WAITING for node in ast.walk(tree) for name in used_names(node))
+
+
+def parse_code(source: str) -> ast.Module | None:
+    """The tree of code; None of what cannot be parsed."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def used_names(node: ast.AST) -> Iterator[str]:
