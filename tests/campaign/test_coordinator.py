@@ -43,6 +43,8 @@ from fuzz.model.entry import Entry
 from fuzz.report.notify import BackgroundNotifier
 from fuzz.worker.protocol import ReplicaGroup
 
+Documents = list[dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class ManualClock(Clock):
@@ -100,6 +102,14 @@ def simulate(
     return state, lines
 
 
+@pytest.fixture
+def documents(monkeypatch: pytest.MonkeyPatch) -> Documents:
+    """What a campaign notifies of, in place of commands that run."""
+    sent: Documents = []
+    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: sent.append(one))
+    return sent
+
+
 def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(tmp_path: Path) -> None:
     hosts = SimulatedHosts(ManualClock(), refused=("silu",))
     state, lines = simulate(tmp_path, hosts, budget={"time": "3h"})
@@ -112,7 +122,7 @@ def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(t
 
 
 def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, documents: Documents
 ) -> None:
     """By its last document, also where another entry has taken its place meanwhile."""
 
@@ -128,15 +138,13 @@ def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
                 self.events += [(number, event) for event in events]
             super().send(number, request)
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     found = [document["finding"] for document in documents if document["event"] == "finding"]
     assert [(one["id"], one["severity"]) for one in found] == [("c", "high"), ("b", None)]
 
 
 def test_a_new_finding_that_is_merged_into_an_earlier_one_is_not_notified_of(
-    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, entry: Entry, documents: Documents
 ) -> None:
     known = corpus.save_entry(tmp_path / "corpus", replace(entry, status="accepted"))
 
@@ -149,15 +157,13 @@ def test_a_new_finding_that_is_merged_into_an_earlier_one_is_not_notified_of(
                 self.events += [(number, saved), (number, merged), (number, FindingTriaged(known.stem))]
             super().send(number, request)
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     state, _ = simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     assert [document["event"] for document in documents] == ["finished"]
     assert (list(state.new), list(state.known)) == ([], [known.stem])
 
 
 def test_a_new_finding_that_takes_the_place_of_an_earlier_one_is_not_notified_of(
-    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, entry: Entry, documents: Documents
 ) -> None:
     known = corpus.save_entry(tmp_path / "corpus", replace(entry, status="accepted"))
 
@@ -169,15 +175,13 @@ def test_a_new_finding_that_takes_the_place_of_an_earlier_one_is_not_notified_of
                 self.events += [(number, event) for event in (saved, joined, FindingTriaged("b"))]
             super().send(number, request)
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     state, _ = simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     assert [document["event"] for document in documents] == ["finished"]
     assert (list(state.new), list(state.known)) == ([], ["b"])
 
 
 def test_a_new_finding_of_one_worker_that_another_one_replaces_is_notified_of_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, documents: Documents
 ) -> None:
     class Saving(SimulatedHosts):
         def send(self, number: int, request: Request) -> None:
@@ -187,15 +191,13 @@ def test_a_new_finding_of_one_worker_that_another_one_replaces_is_notified_of_on
                 self.events += [(0, saved), (1, smaller), (0, FindingTriaged("a")), (1, FindingTriaged("b"))]
             super().send(number, request)
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, workers=2, notify=["true"])
     assert [one.get("finding", {}).get("id") for one in documents] == ["b", None]
 
 
 @pytest.mark.parametrize("ends", [[Refused("the target's reference failed"), Ready()], []])
 def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
-    ends: list[HostEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ends: list[HostEvent], tmp_path: Path, documents: Documents
 ) -> None:
     class Saving(SimulatedHosts):
         def send(self, number: int, request: Request) -> None:
@@ -205,8 +207,6 @@ def test_a_new_finding_is_notified_of_where_its_slice_is_refused_or_never_ends(
             saved = EntrySaved("a.yaml", False, 1, 0, "", "cpu", {"severity": None})
             self.events += [(number, event) for event in (saved, *ends)]
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     simulate(tmp_path, Saving(ManualClock()), budget={"time": 100}, notify=["true"])
     assert [one.get("finding", {}).get("id") for one in documents] == ["a", None]
 
@@ -247,7 +247,7 @@ def test_a_campaign_ends_after_the_commands_that_it_has_started(tmp_path: Path) 
 
 
 def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(SimulatedHosts):
         def send(self, number: int, request: Request) -> None:
@@ -258,8 +258,6 @@ def test_a_finding_that_was_saved_before_a_kill_is_notified_of_when_the_campaign
                 raise SystemExit
             return super().receive(seconds)
 
-    documents: list[dict[str, Any]] = []
-    monkeypatch.setattr(BackgroundNotifier, "send", lambda _, one: documents.append(one))
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Coordinator, "_close", lambda *_: None)
         simulate(tmp_path, Killed(ManualClock()), budget={"time": 100}, notify=["true"])
