@@ -30,8 +30,9 @@ def sarif(items: Sequence[ReportItem], version: str, unconfirmed: Mapping[str, s
     results = [result(item, names.index(item.rule)) for item in items]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if unconfirmed:
-        told = [{"level": "error", "message": {"text": f"{name}: {text}"}} for name, text in unconfirmed.items()]
-        run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": told}]
+        texts = (f"{name}: {text}" for name, text in unconfirmed.items())
+        notifications = [{"level": "error", "message": {"text": text}} for text in texts]
+        run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": notifications}]
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
 
 

@@ -76,7 +76,7 @@ ON_THE_BUGGY = {"cases": 10, "findings": [FOUND]}
 
 
 @pytest.mark.parametrize(
-    ("again", "told", "found"),
+    ("again", "shown", "found"),
     [
         ({"error": "every case was refused", "findings": []}, "**not known**: every case was refused", False),
         ({"cases": 0, "findings": []}, "**not known**: no case", False),
@@ -85,11 +85,11 @@ ON_THE_BUGGY = {"cases": 10, "findings": [FOUND]}
     ],
 )
 def test_a_bug_is_found_only_where_the_fixed_release_has_cases_without_it(
-    history: ModuleType, monkeypatch: pytest.MonkeyPatch, again: dict[str, object], told: str, found: bool
+    history: ModuleType, monkeypatch: pytest.MonkeyPatch, again: dict[str, object], shown: str, found: bool
 ) -> None:
     row = ran(history, monkeypatch, again)
     assert history.is_found(row) is found
-    assert history.table([row]).splitlines()[-1].endswith(f"| {told} |")
+    assert history.table([row]).splitlines()[-1].endswith(f"| {shown} |")
 
 
 def test_the_headline_tells_what_stayed_and_what_has_no_case(

@@ -31,9 +31,9 @@ def test_our_findings_are_replayed_on_the_good_kernel(
         return ended(int(reproduced), dict(entries=[dict(path=str(path), reproduced=reproduced)]))
 
     monkeypatch.setattr(peers.subprocess, "run", run)
-    told = peers.ours([], "softmax", "bug", 0, 10.0)
-    assert told["found"] is not reproduced and told.get("alarm", False) is reproduced
-    assert peers.spelt([told]) == ("false alarm (0/1)" if reproduced else "2.0 s; 3 el.; 4 ex.")
+    measured = peers.ours([], "softmax", "bug", 0, 10.0)
+    assert measured["found"] is not reproduced and measured.get("alarm", False) is reproduced
+    assert peers.spelt([measured]) == ("false alarm (0/1)" if reproduced else "2.0 s; 3 el.; 4 ex.")
 
 
 def ended(code: int, value: dict[str, Any]) -> subprocess.CompletedProcess[str]:
