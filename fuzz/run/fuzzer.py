@@ -15,7 +15,8 @@ from fuzz import corpus
 from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
-from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES, sample_oracles
+from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES
+from fuzz.run.case_budget import CaseBudget
 from fuzz.run.derived_rejects import PATIENCE, DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
 from fuzz.run.findings.deduplicate import read_known_bugs
@@ -138,7 +139,7 @@ class Fuzzer:
         server = serve_target(self.worker_config, limits[0], deadline)
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
         rejects = DerivedRejects(self.target, worker.clone(PATIENCE * self.target.timeout))
-        workers = self.options.workers or 1
+        workers, budget = self.options.workers or 1, CaseBudget(self.options.cases, self.options.first_case)
         pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
@@ -153,8 +154,9 @@ class Fuzzer:
                 try:
                     queue.submit(findings.shrinker.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())
-                    groups = self._announce(self.replica_groups(plans))
-                    for group, reports in pool.examine(groups):
+                    for group, reports in budget.examine(
+                        self._single_cases(), plans, lambda groups: pool.examine(self._announce(groups))
+                    ):
                         self._learn(group, reports, findings, scheduler, queue)
                         if self._derives_rejects and rejects.takes(group.plan, reports):
                             queue.submit(partial(rejects.try_next, group.plan))
@@ -239,24 +241,13 @@ class Fuzzer:
             launch_space(launcher), options.first_replicas, options.time_limit is not None,
         )  # fmt: skip
 
-    def replica_groups(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:
-        """What is to run: suspects, seed cases, then plans until the budget of cases ends."""
-        index = self.options.first_case
-        end = None if self.options.cases is None else index + self.options.cases
+    def _single_cases(self) -> list[tuple[Case, tuple[str, ...]]]:
+        """Suspects and seed cases, which run before all plans, with the oracles that each is sampled for."""
         seeds = seed_cases(self.target) if self.options.first_plan == 0 else ()
-        for case in (*self.suspects, *seeds)[: self.options.cases]:
+        cases = [*self.suspects, *seeds][: self.options.cases]
+        for case in cases:
             corpus.check_size(case)
-            yield ReplicaGroup(case, (self.suspect_oracles,), index)
-            index += 1
-        if index == end:
-            return
-        for plan, size in plans:
-            if end is not None:
-                size = min(size, end - index)
-            if not size:
-                return
-            yield ReplicaGroup(plan, tuple(sample_oracles(index + replica, size) for replica in range(size)), index)
-            index += size
+        return [(case, self.suspect_oracles) for case in cases]
 
     def _announce(self, groups: Iterator[ReplicaGroup]) -> Iterator[ReplicaGroup]:
         start = time.perf_counter()
