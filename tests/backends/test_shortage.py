@@ -91,9 +91,10 @@ def test_a_neighbour_that_fills_the_gpu_is_not_the_kernels_fault(monkeypatch: py
     triton = RuntimeError("Triton Error [CUDA]: out of memory")
     cublas = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
     begin = RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`")
+    solver = RuntimeError("cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`.")
     held = "no memory is left here: of the GPU's 81920 MiB others hold 79872"
     assert [describe_shortage(error, cuda) for error in (small, large, triton)] == [held, "", held]
-    assert [describe_shortage(error, cuda) for error in (cublas, begin)] == [held, held]
+    assert [describe_shortage(error, cuda) for error in (cublas, begin, solver)] == [held] * 3
 
     def refuse() -> None:
         raise RuntimeError("CUDA error: out of memory")

@@ -134,12 +134,15 @@ def residual_bounds(row: RowErrors, patterns: Tensor) -> Tensor:
 
 
 def span(patterns: Tensor) -> Tensor:
-    """An orthonormal basis, (rank, elements), of the patterns, each of which counts equally, however small."""
+    """An orthonormal basis, (rank, elements), of the patterns, each of which counts equally, however small.
+
+    Computed by the processor: a GPU's library of decompositions fails where others hold that GPU's memory.
+    """
     sizes = patterns.norm(dim=1, keepdim=True)
     unit = patterns / sizes.clamp(min=torch.finfo(sizes.dtype).tiny)
-    _, values, basis = torch.linalg.svd(unit, full_matrices=False)
+    _, values, basis = torch.linalg.svd(unit.cpu(), full_matrices=False)
     chosen: Tensor = basis[values > RANK * values.max()]
-    return chosen
+    return chosen.to(patterns.device)
 
 
 def residual_of(errors: Tensor, basis: Tensor) -> Tensor:
