@@ -11,7 +11,7 @@ from fuzz.backends.shortage import requested_bytes
 from fuzz.errors import message_of
 
 OUT_OF_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", "cusolverDnCreate")
-"""What CUDA, Triton and the libraries say that torch calls; the last two where cuBLAS and cuSOLVER get no room to begin."""
+"""What CUDA, Triton and the libraries say that torch calls; the last two where these get no room to begin."""
 FATAL = (
     "CUDA error", "device-side assert", "illegal memory access", "misaligned address", "illegal instruction",
     "invalid program counter", "operation not supported on global/shared address space", "hardware stack error",

@@ -94,6 +94,12 @@ def set_dim(case: Case, context: MutationContext, name: str, size: int) -> Case 
     for dim in sorted(context.target.sizes, key=lambda dim: -dims[dim.name]):
         if dim.name != name and largest_tensor(call, dims) > most:
             dims[dim.name] = dim.clamp(min(dims[dim.name], 1 + random.randrange(3)))
+    return with_dims(case, context, dims)
+
+
+def with_dims(case: Case, context: MutationContext, dims: Mapping[str, int]) -> Case | None:
+    """The case with these dims in its last call; None where a tensor would be too large."""
+    call = case.last
     if largest_tensor(call, dims) > MAX_TENSOR:
         return None
     arguments = {key: fit_argument(value, dims) for key, value in call.arguments.items()}

@@ -21,10 +21,11 @@ from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
-from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
+from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate, with_dims
 from fuzz.search.engines.replica_count import count_replicas
 from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
+from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
@@ -59,10 +60,19 @@ class RandomEngine:
     def case(self, number: int) -> Case:
         """Plan `number` of this seed: its first replica."""
         drawn = self._plans(number)
-        plan = self.sizes.choose(drawn) if self.sizes else next(drawn, None)
+        plan = self._runnable(drawn, number) if self.sizes else next(drawn, None)
         if plan is None:
             raise RuntimeError(f"no case {number} for target {self.target.name!r} within {ATTEMPTS} attempts")
         return plan
+
+    def _runnable(self, drawn: Iterator[Case], number: int) -> Case | None:
+        """One of the plans that are drawn, at sizes at which the kernel may run."""
+        assert self.sizes is not None
+        plan, sizes = self.sizes.choose(drawn) or (None, {})
+        if plan is None or sizes == plan.last.dims:
+            return plan
+        resized = with_dims(plan, MutationContext(self.target, self.dictionary, Random(f"{self.seed}/{number}")), sizes)
+        return (resized and make_legal(resized, self.target)) or plan
 
     def _plans(self, number: int) -> Iterator[Case]:
         """Plan `number` of this seed, and those that may take its place."""

@@ -2,8 +2,8 @@
 
 A kernel that multiplies matrices may refuse every size below 16, and a declaration allow 1: nineteen plans of twenty
 then end in the compiler, seconds each, and by one bug that is known. What is found out is a few bounds on dims that
-every plan that ran keeps and nearly every plan that failed breaks; plans within them are drawn, and one of eight
-without them.
+every plan that ran keeps and nearly every plan that failed breaks; plans within them are drawn, or brought within
+them, and one of eight is taken as it is drawn.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 
 from fuzz.model.case import Case
 from fuzz.worker.protocol import Report
 
 FREE = 8
 """One plan of so many is taken as it is drawn."""
-TRIED = 32
-"""Plans that are drawn, at most, for one within the bounds."""
-TRIED_BLINDLY = 8
-"""The same while none has run: of these the largest, and the smallest in turn."""
+TRIED = 8
+"""Plans that are drawn, at most, for one within the bounds, and while none has run."""
 KEPT = 64
 """Sizes of the latest plans that failed."""
 EXPLAINED = 0.9
@@ -65,23 +63,30 @@ class RunnableSizes:
                     self.ran[dim, sign] = sign * min(sign * extreme, sign * size)
         self.bounds = tuple(self._explain())
 
-    def choose(self, drawn: Iterator[Case]) -> Case | None:
-        """One of the plans that are drawn, one after the other, which may run; None where there is none."""
+    def choose(self, drawn: Iterator[Case]) -> tuple[Case, Sizes] | None:
+        """One of the plans that are drawn and sizes at which it may run; None where none is drawn.
+
+        While none has run these are the largest sizes of several plans, and the smallest, in turn.
+        """
         self._chosen += 1
         first = next(drawn, None)
-        if first is None or not self.failed or self._chosen % FREE == 0:
-            return first
-        if not self.ran:
-            several = [first, *islice(drawn, TRIED_BLINDLY - 1)]
-            return (max if self._chosen % 2 else min)(several, key=lambda plan: self._rank(plan.last.dims))
-        return next((plan for plan in chain([first], islice(drawn, TRIED - 1)) if self._may_run(plan)), first)
+        if first is None:
+            return None
+        if not self.failed or self._chosen % FREE == 0:
+            return first, first.last.dims
+        several = [first, *islice(drawn, TRIED - 1)]
+        if self.ran:
+            plan = next(filter(self._may_run, several), first)
+            return plan, self._within(plan.last.dims)
+        extreme = max if self._chosen % 2 else min
+        return first, {dim: extreme(plan.last.dims[dim] for plan in several) for dim in first.last.dims}
 
     def _may_run(self, plan: Case) -> bool:
         return not any(bound.breaks(plan.last.dims) for bound in self.bounds)
 
-    def _rank(self, sizes: Sizes) -> int:
-        """How many sizes of plans that failed are smaller, of all dims together."""
-        return sum(failed[dim] < size for failed in self.failed for dim, size in sizes.items())
+    def _within(self, sizes: Sizes) -> Sizes:
+        """Sizes within the bounds."""
+        return {**sizes, **{bound.dim: bound.size for bound in self.bounds if bound.breaks(sizes)}}
 
     def _explain(self) -> list[Bound]:
         """Few bounds that explain the failures, chosen greedily among the least and largest sizes that ran."""

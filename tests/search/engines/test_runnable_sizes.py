@@ -13,6 +13,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT
 from fuzz.model.recipes import recipe
 from fuzz.search.engines import make_scheduler
+from fuzz.search.engines.random import RandomEngine
 from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
@@ -35,12 +36,18 @@ def plans(seed: int) -> Iterator[Case]:
         yield plan(B=random.randint(1, 8), **{dim: round(size) for dim, size in sizes.items()})
 
 
+def choose(sizes: RunnableSizes, drawn: Iterator[Case]) -> Case:
+    """The plan that is chosen, at its sizes."""
+    chosen = sizes.choose(drawn)
+    assert chosen is not None
+    return plan(**chosen[1])
+
+
 def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True, refusal: Report = FAILED) -> float:
     """The share of 100 plans that run."""
     sizes, drawn, ran = RunnableSizes(), plans(seed), 0
     for _ in range(100):
-        chosen = sizes.choose(drawn) if with_sizes else next(drawn)
-        assert chosen is not None
+        chosen = choose(sizes, drawn) if with_sizes else next(drawn)
         works = runs(**chosen.last.dims)
         ran += works
         sizes.learn(chosen, [RAN if works else refusal])
@@ -51,6 +58,7 @@ CONDITIONS = {
     "products": lambda B, T, K, V: K >= 16 and V >= 16,
     "shared memory": lambda B, T, K, V: K * V <= 64,
     "one dim": lambda B, T, K, V: T >= 300,
+    "four dims": lambda B, T, K, V: B >= 4 and T >= 512 and K >= 64 and V >= 64,
     "both ends": lambda B, T, K, V: 8 <= K <= 32 and V >= 8,
 }
 
@@ -75,8 +83,8 @@ def test_bounds_name_the_dims_that_plans_fail_by() -> None:
 def test_where_nothing_fails_plans_come_as_they_are_drawn() -> None:
     sizes, drawn = RunnableSizes(), plans(0)
     for number, expected in enumerate(islice(plans(0), 20)):
-        chosen = sizes.choose(drawn)
-        assert chosen is not None and chosen.last.dims == expected.last.dims
+        chosen = choose(sizes, drawn)
+        assert chosen.last.dims == expected.last.dims
         sizes.learn(chosen, [NOT_RUN if number % 2 else RAN])
 
 
@@ -85,7 +93,7 @@ def test_plans_without_bounds_are_still_drawn() -> None:
     sizes.learn(plan(B=4, T=64, K=64, V=64), [RAN])
     for _ in range(9):
         sizes.learn(plan(B=4, T=64, K=2, V=64), [FAILED])
-    small = [sizes.choose(drawn).last.dims["K"] < 64 for _ in range(80)]
+    small = [choose(sizes, drawn).last.dims["K"] < 64 for _ in range(80)]
     assert 5 <= sum(small) <= 16
 
 
@@ -98,3 +106,18 @@ def test_runs_that_can_be_repeated_leave_nothing_out(backend: str, is_timed: boo
     first, _ = next(scheduler.plans())
     scheduler.learn(first, [FAILED])
     assert not learns or list(scheduler.sizes.failed) == [first.last.dims]  # type: ignore[union-attr]
+
+
+def test_the_engine_draws_plans_at_sizes_that_run() -> None:
+    target = load("matmul")
+    sizes = RunnableSizes()
+    engine, ran = RandomEngine(target, 0, sizes=sizes), 0
+    for number in range(60):
+        chosen = engine.case(number)
+        works = min(chosen.last.dims.values()) >= 16
+        ran += works
+        for name, value in chosen.last.tensors.items():
+            assert value.bits(chosen.last.dims).shape == value.stored_shape(chosen.last.dims), name
+        sizes.learn(chosen, [RAN if works else FAILED])
+    assert ran > 30
+    assert sum(min(RandomEngine(target, 0).case(number).last.dims.values()) >= 16 for number in range(60)) < 10
