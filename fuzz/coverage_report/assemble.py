@@ -9,10 +9,10 @@ from dataclasses import replace
 from fuzz.backends.base import portable_path
 from fuzz.coverage_report.blockers import Blocker, add_reasons, merge
 from fuzz.coverage_report.collect import Collected
+from fuzz.coverage_report.compiled_code import find_constant_blockers
 from fuzz.coverage_report.definitions import Definition, definition
 from fuzz.coverage_report.kernel_code import (
     count_masks,
-    find_constant_blockers,
     find_counted_blockers,
     find_launch_blocker,
     find_launched,
@@ -44,14 +44,15 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
     lines += [(kernel.file, *_kernel_lines(kernel, node, blockers)) for kernel, node in kernels.items()]
     by_file = _sum_lines(lines)
     branches = [Ran(len(each.branches - each.missing_branches), len(each.branches)) for each in measured.values()]
-    branches += [_count_branches(kernel, node, blockers) for kernel, node in kernels.items()]
+    in_kernels = [_count_branches(kernel, node, blockers) for kernel, node in kernels.items()]
+    branches += [ran for ran, _ in in_kernels]
     portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
     return CoverageReport(
         target.name, len(collected.cases), observed.rejected, collected.crashed,
         sum((Ran(len(each) - len(never), len(each)) for each, never in by_file.values()), Ran(0, 0)),
         sum(branches, Ran(0, 0)), count_masks(observed.counted, observed.happened),
         tuple(add_reasons(portable, target.unreached)),
-        sum(each.unreached_branches for each in measured.values()), by_file,
+        sum(each.unreached_branches for each in measured.values()) + sum(count for _, count in in_kernels), by_file,
     )  # fmt: skip
 
 
@@ -71,7 +72,8 @@ def _find_blockers(
     for kernel, node in kernels.items():
         if kernel not in launched:
             yield find_launch_blocker(kernel, node)
-        yield from find_constant_blockers(kernel, node, observed.constants.get(kernel, ()))
+        constants, compiled = observed.constants.get(kernel, ()), observed.compiled.get(kernel, set())
+        yield from find_constant_blockers(kernel, node, constants, compiled)
     has_empty_dims = any(dim.clamp(dim.low) == 0 for dim in target.sizes)
     yield from find_counted_blockers(observed.counted, observed.happened, has_empty_dims=has_empty_dims)
     yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
@@ -81,20 +83,23 @@ def _kernel_lines(
     kernel: SourceFunction, node: Definition, blockers: list[Blocker]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """The lines of a kernel, and those that never ran: all where it was not launched, else those behind a constant of
-    compilation that had one value only."""
+    compilation that had one value only, and others that were not compiled."""
     lines, inside = statement_lines(node), _inside(kernel, node, blockers)
-    behind = {line for each in inside if each.kind in ("function", "constexpr") for line in each.lines}
+    behind = {line for each in inside if each.kind in ("function", "constexpr", "line") for line in each.lines}
     return lines, lines & behind
 
 
-def _count_branches(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> Ran:
-    """Branches of a launched kernel count as run but for those that a blocker names."""
+def _count_branches(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> tuple[Ran, int]:
+    """Branches of a launched kernel count as run but for those that a blocker names, and for those in lines that never
+    ran: how many these are."""
     inside = _inside(kernel, node, blockers)
     if any(each.kind == "function" for each in inside):
-        return Ran(0, 0)
-    conditions = sum(isinstance(part, ast.If | ast.While | ast.For) for part in ast.walk(node))
-    never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside)
-    return Ran(max(2 * conditions - never, 0), 2 * conditions)
+        return Ran(0, 0), 0
+    _, missing = _kernel_lines(kernel, node, blockers)
+    conditions = [part.lineno for part in ast.walk(node) if isinstance(part, ast.If | ast.While | ast.For)]
+    unreached = 2 * sum(line in missing for line in conditions)
+    never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside if each.line not in missing)
+    return Ran(max(2 * len(conditions) - unreached - never, 0), 2 * len(conditions)), unreached
 
 
 def _inside(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> list[Blocker]:

@@ -1,4 +1,4 @@
-"""Finds what kernels never did: branches, loops and masks by their counters, constants of compilation by value."""
+"""Finds what kernels never did: branches, loops and masks, by their counters; whether they ran at all."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fuzz.coverage_report.blockers import Blocker
-from fuzz.coverage_report.definitions import Definition, lines_of
-from fuzz.coverage_report.protocol import Constants, Observations, Site, SourceFunction
+from fuzz.coverage_report.definitions import Definition
+from fuzz.coverage_report.protocol import Observations, Site, SourceFunction
 from fuzz.coverage_report.report import Ran
 
-PLAIN = (
-    ast.Name, ast.Constant, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.expr_context, ast.operator,
-    ast.unaryop, ast.cmpop, ast.boolop,
-)  # fmt: skip
-"""The syntax of conditions that are evaluated: no calls and no attributes."""
 Place = tuple[str, int, str, str]
 """File, line, kernel and kind of a site."""
-NOT_NONE = object()
 IF_EMPTY = "an empty dim, or one that leaves a program nothing to do"
 IF_NONE_EMPTY = "a program that has nothing to do, which may not exist: no dim is declared to be 0"
 """What a loop needs to have no turn, where the target declares a dim that may be 0, and where it does not."""
@@ -70,12 +64,9 @@ def _never(kind: str, outcomes: Mapping[str, bool], has_empty_dims: bool) -> Ite
 
 
 def find_launched(observed: Observations) -> set[SourceFunction]:
-    """The kernels that were compiled for a launch, and the functions that these inline."""
-    launched, fresh = set[SourceFunction](), {*observed.constants}
-    while fresh:
-        launched |= fresh
-        fresh = {inner for kernel in fresh for inner in observed.inlined.get(kernel, ())} - launched
-    return launched
+    """The kernels that were compiled for a launch, and the functions that were compiled into these or called by the
+    compiler (`triton.constexpr_function`)."""
+    return {*observed.constants, *observed.compiled, *observed.called}
 
 
 def find_launch_blocker(kernel: SourceFunction, node: Definition) -> Blocker:
@@ -87,46 +78,3 @@ def find_launch_blocker(kernel: SourceFunction, node: Definition) -> Blocker:
 def statement_lines(node: Definition) -> frozenset[int]:
     """The lines at which the statements of a kernel begin."""
     return frozenset(part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node)
-
-
-def find_constant_blockers(
-    function: SourceFunction, node: Definition, compiled: Iterable[Constants]
-) -> Iterator[Blocker]:
-    """Conditions on constants of compilation that had one outcome in everything that was compiled of a kernel."""
-    values = [dict(constants) for constants in compiled]
-    parameters = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    for statement in (part for part in ast.walk(node) if isinstance(part, ast.If)):
-        outcomes = {_evaluate(statement.test, constants, parameters) for constants in values}
-        if len(outcomes) == 1 and None not in outcomes:
-            (outcome,) = outcomes
-            behind = frozenset(lines_of(statement.orelse if outcome else statement.body))
-            other = str(not outcome).lower()
-            what = f"{function.name}: `{ast.unparse(statement.test)}` is never {other}"
-            yield Blocker("constexpr", function.file, statement.lineno, what, f"a case in which it is {other}", behind)
-
-
-def _evaluate(test: ast.expr, constants: Mapping[str, object], parameters: Set[str]) -> bool | None:
-    """What a condition is with these constants; None where it depends on more than them."""
-    for part in ast.walk(test):
-        if isinstance(part, ast.Name) and part.id not in constants:
-            # A parameter that is compiled into the kernel only where it is None was something else.
-            if part.id not in parameters or not _compares_with_none(test, part.id):
-                return None
-        elif not isinstance(part, PLAIN):
-            return None
-    given = dict.fromkeys(parameters, NOT_NONE) | dict(constants)
-    try:
-        return bool(eval(compile(ast.Expression(test), "<condition>", "eval"), {"__builtins__": {}}, given))
-    except Exception:
-        return None
-
-
-def _compares_with_none(test: ast.expr, name: str) -> bool:
-    """Whether all that a condition says of a name is whether it is None."""
-    compared = [
-        part.left
-        for part in ast.walk(test)
-        if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Is | ast.IsNot)
-    ]
-    uses = [part for part in ast.walk(test) if isinstance(part, ast.Name) and part.id == name]
-    return all(use in compared for use in uses)

@@ -17,6 +17,7 @@ from coverage import Coverage
 from fuzz.backends.autodiff import Computation
 from fuzz.backends.base import CountedOutcome
 from fuzz.backends.execute import FatalError, run
+from fuzz.coverage_report.code_generation import CodeGeneration
 from fuzz.coverage_report.protocol import Observations, Site, TensorKind, Value
 from fuzz.coverage_report.scope import Scope, describe, parameters
 from fuzz.model.case import Case
@@ -64,7 +65,7 @@ def choose_graph(target: Target, case: Case, turns: Iterator[int]) -> list[Compu
 
 
 class Observer:
-    """Observes Python code by coverage.py, its arguments by a profile function, and kernels by Triton's hook."""
+    """Observes Python code by coverage.py, its arguments by a profile function, and kernels by Triton's hooks."""
 
     def __init__(self, target_file: Path) -> None:
         self.scope = Scope(target_file)
@@ -72,7 +73,9 @@ class Observer:
         own = f"{Path(__file__).parents[1]}/*"
         self.coverage = Coverage(data_file=None, branch=True, config_file=False, include=["*"], omit=[*packages, own])
         self.current = Observations()
-        triton.knobs.runtime.jit_post_compile_hook = self._record_constants
+        self.generation = CodeGeneration()
+        triton.knobs.runtime.jit_cache_hook = self._start_compilation
+        triton.knobs.runtime.jit_post_compile_hook = self._record_compilation
 
     def observe(self, function: Callable[[], Result]) -> Result:
         """Calls a function, and observes what runs in this thread until it ends."""
@@ -81,7 +84,8 @@ class Observer:
         self.coverage.start()
         sys.setprofile(self._record_call)
         try:
-            return function()
+            with self.generation.observed():
+                return function()
         finally:
             sys.setprofile(None)
             self.coverage.stop()
@@ -96,7 +100,6 @@ class Observer:
         files = {function.file for function in current.called}
         current.arcs = {file: {*(data.arcs(file) or ())} for file in files & data.measured_files()}
         current.referenced, current.kernels, current.wrapped = scope.referenced, scope.kernels, scope.wrapped
-        current.inlined = scope.inlined
         sites = [Site(site.file, site.line, site.kernel, site.kind, site.outcome) for site in counted]
         current.counted = {*sites}
         for call in (call for outcome in outcomes if isinstance(outcome, Returned) for call in outcome.calls):
@@ -113,13 +116,19 @@ class Observer:
             if len(seen) < MOST_VALUES:
                 seen.add(describe_value(frame.f_locals[name]))
 
-    def _record_constants(self, *, fn: Any, compile: Any, **rest: Any) -> None:
+    def _start_compilation(self, **_: Any) -> None:
+        self.generation.start()
+
+    def _record_compilation(self, *, key: Any, fn: Any, compile: Any, **_: Any) -> None:
         kernel = fn.jit_function
         names = [parameter.name for parameter in kernel.params]
         constants = {path[0]: value for path, value in (compile["constants"] or {}).items() if len(path) == 1}
         by_name = tuple((names[place], describe_value(value)) for place, value in sorted(constants.items()))
         if function := describe(kernel.fn):
             self.current.constants.setdefault(function, set()).add(by_name)
+        variants = kernel.device_caches[compile["device"]][0]
+        for compiled, nodes in self.generation.finish(variants[key]).items():
+            self.current.compiled.setdefault(compiled, set()).update(nodes)
 
 
 def describe_value(value: object) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 Arc = tuple[int, int]
 """From one line to another of the same file, as coverage.py numbers them: a negative one is an entry or an exit."""
@@ -17,6 +18,17 @@ class SourceFunction:
     file: str
     line: int
     name: str
+
+
+class CompiledNode(NamedTuple):
+    """A statement of a kernel that was compiled; or with an outcome, the branch of a condition that code was made for.
+
+    A condition that is no constant of compilation has both outcomes. The column counts from that of the `def`.
+    """
+
+    line: int
+    column: int
+    outcome: bool | None = None
 
 
 @dataclass(frozen=True, order=True)
@@ -47,18 +59,18 @@ Value = TensorKind | bool | int | float | str | None
 class Observations:
     """What ran, from one case or many.
 
-    `called`, `referenced`, `kernels`, `inlined` and `wrapped` are explained at Scope. `happened` and `counted` are
-    sites: those that occurred, and all. `constants` are those that each kernel was compiled with, `values` those of
-    parameters.
+    `called`, `referenced`, `kernels` and `wrapped` are explained at Scope. `happened` and `counted` are sites: those
+    that occurred, and all. `constants` are those that each kernel was compiled with, `compiled` what was compiled of
+    kernels and of the functions that they inline, `values` those of parameters.
     """
 
     arcs: dict[str, set[Arc]] = field(default_factory=dict)
     constants: dict[SourceFunction, set[Constants]] = field(default_factory=dict)
+    compiled: dict[SourceFunction, set[CompiledNode]] = field(default_factory=dict)
     values: dict[tuple[SourceFunction, str], set[Value]] = field(default_factory=dict)
     called: set[SourceFunction] = field(default_factory=set)
     referenced: set[SourceFunction] = field(default_factory=set)
     kernels: set[SourceFunction] = field(default_factory=set)
-    inlined: dict[SourceFunction, set[SourceFunction]] = field(default_factory=dict)
     wrapped: set[SourceFunction] = field(default_factory=set)
     counted: set[Site] = field(default_factory=set)
     happened: set[Site] = field(default_factory=set)

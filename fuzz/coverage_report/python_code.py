@@ -101,9 +101,14 @@ def find_python_blockers(function: SourceFunction, node: Definition, measured: M
         what = f"{function.name}: {condition} is never {outcome}"
         needs = OF_THE_MACHINE if is_decided_by_machine(function, node, start) else f"a case in which it is {outcome}"
         yield Blocker("branch", function.file, start, what, needs, behind, REFUSES if _refuses(block) else "")
-    for first, last in _runs(measured.missing_lines - explained, measured.lines):
+    yield from find_line_blockers(function, measured.missing_lines - explained, measured.lines)
+
+
+def find_line_blockers(function: SourceFunction, missing: Set[int], lines: Set[int]) -> Iterator[Blocker]:
+    """The lines of a function that never ran and that no other blocker explains, one blocker for each run of them."""
+    for first, last in _runs(missing, lines):
         text = f"line {first} never runs" if first == last else f"lines {first} to {last} never run"
-        behind = measured.missing_lines.intersection(range(first, last + 1))
+        behind = frozenset(missing & {*range(first, last + 1)})
         yield Blocker("line", function.file, first, f"{function.name}: {text}", "a case that reaches it", behind)
 
 

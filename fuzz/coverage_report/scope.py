@@ -19,8 +19,7 @@ OTHERS = {*FOREIGN, *sys.stdlib_module_names, "coverage"}
 class Scope:
     """The functions of a target and of its library: those `called`, and those `referenced` in these by name.
 
-    `kernels` are the functions of kernels, whether launched or not, and the functions that they inline; `inlined` says
-    which ones. `wrapped` are
+    `kernels` are the functions of kernels, whether launched or not, and the functions that they inline. `wrapped` are
     the functions of the library that the target's own code calls; their packages are the library. What runs while a
     module is imported is left out.
     """
@@ -31,7 +30,6 @@ class Scope:
         self.called: dict[CodeType, SourceFunction | None] = {}
         self.referenced: set[SourceFunction] = set()
         self.kernels: set[SourceFunction] = set()
-        self.inlined: dict[SourceFunction, set[SourceFunction]] = {}
         self.wrapped: set[SourceFunction] = set()
 
     def add_call(self, frame: FrameType) -> SourceFunction | None:
@@ -56,19 +54,17 @@ class Scope:
         self._add_references(function, depth=3)
         return found
 
-    def _add_references(self, function: FunctionType, depth: int, kernel: SourceFunction | None = None) -> None:
+    def _add_references(self, function: FunctionType, depth: int) -> None:
         """Takes in the functions and kernels that a function or a kernel refers to; kernels with what they inline."""
         for value in referenced_values(function):
             is_kernel = not isinstance(value, FunctionType | type) and hasattr(value, "fn")
             for inner in unwrap(value):
                 described = describe(inner) if self._is_own(inner) else None
                 known = self.kernels if is_kernel else self.referenced
-                if described and is_kernel and kernel:
-                    self.inlined.setdefault(kernel, set()).add(described)
                 if described and described not in known:
                     known.add(described)
                     if is_kernel and depth:
-                        self._add_references(inner, depth - 1, described)
+                        self._add_references(inner, depth - 1)
 
     def _is_own(self, function: FunctionType) -> bool:
         code = function.__code__

@@ -9,8 +9,9 @@ import pytest
 
 from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.collect import Collected
-from fuzz.coverage_report.kernel_code import count_masks, find_constant_blockers, find_counted_blockers
-from fuzz.coverage_report.protocol import Constants, Observations, Site, SourceFunction
+from fuzz.coverage_report.compiled_code import find_constant_blockers
+from fuzz.coverage_report.kernel_code import count_masks, find_counted_blockers
+from fuzz.coverage_report.protocol import CompiledNode, Constants, Observations, Site, SourceFunction
 from fuzz.coverage_report.report import Ran
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
@@ -98,13 +99,38 @@ def test_a_kernel_that_is_never_launched_has_not_run(tmp_path: Path) -> None:
     functions = {name: SourceFunction(str(path), lines[name], name) for name in ("launched", "helper", "other")}
     observed = Observations(
         kernels={*functions.values()}, constants={functions["launched"]: {()}},
-        inlined={functions["launched"]: {functions["helper"]}},
+        compiled={functions["launched"]: {CompiledNode(2, 4)}, functions["helper"]: {CompiledNode(6, 4)}},
     )  # fmt: skip
     target = declare(lambda x: dict(y=x), x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=x))
     report = make_report(target, Collected(observed, []))
     (blocker,) = report.blockers
     assert (blocker.kind, blocker.what, blocker.behind) == ("function", "other is never launched", 2)
     assert report.lines == Ran(2, 4)
+
+
+def test_the_compiled_branches_decide_where_values_do_not() -> None:
+    node = ast.parse(KERNEL).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    first, last = CompiledNode(3, 4), CompiledNode(10, 4)
+    compiled = {first, CompiledNode(6, 4), last, *(CompiledNode(line, 8) for line in (7, 11))}
+
+    def find(*outcomes: CompiledNode) -> dict[str, int]:
+        found = find_constant_blockers(FUNCTION, node, [(("HAS", True),)], compiled | {*outcomes})
+        return {blocker.what: blocker.behind for blocker in found if blocker.kind == "constexpr"}
+
+    one_branch = {"kernel: `HAS` is never true": 2}
+    assert find(first._replace(outcome=False)) == one_branch
+    assert not find(first._replace(outcome=False), first._replace(outcome=True))
+    # An integer that is 1 is a constant of compilation, and none in other specialisations.
+    once = first._replace(outcome=False), last._replace(outcome=True)
+    assert find(*once) == {**one_branch, "kernel: `N > 3` is never false": 0}
+    assert find(*once, last._replace(outcome=False)) == one_branch
+
+
+def test_what_was_compiled_of_another_text_says_nothing() -> None:
+    node = ast.parse(KERNEL).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    assert not [*find_constant_blockers(FUNCTION, node, (), {CompiledNode(30, 4), CompiledNode(30, 4, True)})]
 
 
 def test_masks_count_as_run_where_some_lanes_only_were_on_once() -> None:
