@@ -2,8 +2,9 @@
 
 A float64 reference knows its own uncertainty, the spread of members perturbed at 2^-52. Where the value, moved by
 CERTAIN times that, rounds to the same number of the output's format, that number is the correctly rounded result. What
-is left, and what is not finite, goes to arbitrary precision: the target's `exact=`, or its reference over exact
-numbers.
+is left goes to arbitrary precision: the target's `exact=`, or its reference over exact numbers. Infinities and NaNs are
+taken as they are, unless arbitrary precision contradicts some of them: members are no measure of these, as the noise of
+an infinity is NaN.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ MOST_IN_DOUBT = 1 << 13
 """Values in doubt of several blocks from which on they stay undecided."""
 CHUNK, POOL_CHUNK = 128, 16
 """Values that arbitrary precision decides together, in this process and where a pool shares them out."""
+SPOT = 16
+"""Values of each kind, infinities of one sign or NaNs, that are evaluated exactly to see whether float64 is right."""
 SECONDS = 10.0
 """Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
 
@@ -64,27 +67,54 @@ class CorrectRounding:
     def rounded(self, inputs: Inputs, kind: DType, block: int = 0) -> tuple[Tensor, Tensor, int]:
         """(low, high, decided_count): float64 values of the output's format between which the correctly rounded one is.
 
-        They are equal where it is known. `decided_count` counts those that arbitrary precision decided. The uncertainty
-        is measured at every value, or at some of each block of so many; then too many in doubt stay undecided.
+        They are equal, or both NaN, where it is known. `decided_count` counts those that arbitrary precision decided.
+        The uncertainty is measured at every value, or at some of each block of so many; then too many in doubt stay
+        undecided.
         """
         value, margin = self._measure_blocks(inputs, block) if block else self._measure(inputs)
         finite = torch.stack([torch.isfinite(values) for values in inputs.values()]).all(0)
         margin = torch.where(finite, margin, 0.0)
         low, high = rounded(value - margin, kind), rounded(value + margin, kind)
-        indices = (finite & ~(low == high)).nonzero().reshape(-1)
+        nonfinite = finite & ~torch.isfinite(value)
+        indices = (finite & ~nonfinite & (low != high)).nonzero().reshape(-1)
         if block and len(indices) > MOST_IN_DOUBT:
-            return low, high, 0
+            indices = indices[:0]
+        # What is finite comes first: there may be no time for anything else.
+        count = self._decide(inputs, indices, low, high, kind)
+        for kind_of in (low.isnan(), low == torch.inf, low == -torch.inf):
+            count += self._spot_check(inputs, (nonfinite & kind_of).nonzero().reshape(-1), low, high, kind)
+        return low, high, count
+
+    def _decide(self, inputs: Inputs, indices: Tensor, low: Tensor, high: Tensor, kind: DType) -> int:
+        """Sets both ends of the values at `indices` by arbitrary precision, as far as its time allows: how many."""
         exact = self._exact({name: values[indices].tolist() for name, values in inputs.items()}, len(indices))
         decided = indices[: len(exact)]
         low[decided] = high[decided] = rounded(torch.tensor(exact, dtype=torch.float64, device=low.device), kind)
-        return low, high, len(exact)
+        return len(exact)
+
+    def _spot_check(self, inputs: Inputs, indices: Tensor, low: Tensor, high: Tensor, kind: DType) -> int:
+        """Decides some of the values at `indices`, which are one infinity or NaN, and all where one of these is not.
+
+        There the reference left the range of float64 on its way to a result that is inside it.
+        """
+        if not len(indices):
+            return 0
+        before, chosen = low[indices[0]].clone(), indices[:: -(-len(indices) // SPOT)]
+        count = self._decide(inputs, chosen, low, high, kind)
+        now = low[chosen]
+        if bool(((now == before) | (now.isnan() & before.isnan())).all()):
+            return count
+        rest = indices[~torch.isin(indices, chosen[:count])]
+        low[rest], high[rest] = -torch.inf, torch.inf
+        return count + self._decide(inputs, rest, low, high, kind)
 
     def _measure(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """(value, what it is certain within) by float64 alone."""
+        """(value, what it is certain within) by float64 alone; 0 for what is not finite, of which it says nothing."""
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
         # All four members may happen to round to the value itself, which is one rounding off nevertheless.
-        return expected.value, CERTAIN * (expected.uncertainty + UNIT * expected.value.abs())
+        margin = CERTAIN * (expected.uncertainty + UNIT * expected.value.abs())
+        return expected.value, torch.where(torch.isfinite(expected.value), margin, 0.0)
 
     def _measure_blocks(self, inputs: Inputs, block: int) -> tuple[Tensor, Tensor]:
         """The same from the largest share of a value that is uncertain at some points of each block.
@@ -102,9 +132,8 @@ class CorrectRounding:
             copies = {name: values.clone() for name, values in inputs.items()}
             value = self.target.reference(**copies, **self.scalars(inputs))[self.output]
         sizes = value.abs().view(-1, block)
-        if self.pairs:
-            return value, (share.clamp(min=RELATIVE) * sizes).view(-1)
-        return value, torch.maximum(RELATIVE * sizes, least).view(-1)
+        margin = share.clamp(min=RELATIVE) * sizes if self.pairs else torch.maximum(RELATIVE * sizes, least)
+        return value, torch.where(torch.isfinite(value), margin.view(-1), 0.0)
 
     def _exact(self, numbers: Numbers, count: int) -> list[float]:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""

@@ -45,10 +45,25 @@ class ComparedValues:
         return self.output.double()
 
     @cached_property
+    def undecided(self) -> Tensor:
+        """Where the correctly rounded result is not known."""
+        return ~same_values(self.low, self.high)
+
+    @cached_property
+    def unbounded(self) -> Tensor:
+        """Where it is not even known whether that is finite, so that no error can be said."""
+        return self.undecided & ~(torch.isfinite(self.low) & torch.isfinite(self.high))
+
+    @cached_property
     def want(self) -> Tensor:
         """The correctly rounded result; where it is undecided, of what it may be that which is further away."""
         further = (self.got - self.low).abs() >= (self.got - self.high).abs()
         return torch.where(further | self.low.isnan(), self.low, self.high)
+
+
+def same_values(one: Tensor, other: Tensor) -> Tensor:
+    """Element by element; NaNs are the same."""
+    return (one == other) | (one.isnan() & other.isnan())
 
 
 def find_regions(x: Tensor, smallest_normal: float) -> Tensor:
@@ -66,10 +81,11 @@ def count_values(kernel: SweptKernel, compared: ComparedValues) -> tuple[SweepCo
     inputs = torch.stack(list(compared.inputs.values()))
     nan, finite = inputs.isnan().any(0), torch.isfinite(inputs).all(0)
     infinite = ~finite & ~nan
-    differs = ~((got == want) | (got.isnan() & want.isnan()))
-    known = torch.isfinite(got) & torch.isfinite(want)
+    differs = ~same_values(got, want) & ~compared.unbounded
+    known = torch.isfinite(got) & torch.isfinite(want) & ~compared.unbounded
     lost = finite & (want.abs() < flushed_below(kernel.rounding.precision, kind)) & (want != 0) & (got == 0)
-    usual, wrong, nonfinite = finite & known & ~lost, finite & (got * want.sign() < 0), finite & differs & ~known
+    wrong = finite & (got * compared.low.sign() < 0) & (got * compared.high.sign() < 0)
+    usual, nonfinite = finite & known & ~lost, finite & differs & ~known
     masks = {
         "sign": wrong,
         "nan": nan,
@@ -79,7 +95,8 @@ def count_values(kernel: SweptKernel, compared: ComparedValues) -> tuple[SweepCo
         "nonfinite": nonfinite,
         "flushed": lost,
         "inexact": finite & differs,
-        "undecided": finite & (compared.low != compared.high),
+        "undecided": finite & compared.undecided,
+        "unbounded": finite & compared.unbounded,
     }
     error = torch.where(usual, ulps(got, want, kind), 0.0)
     steps = torch.where(usual, (ordinals(compared.output) - ordinals(want.to(compared.output.dtype))).abs(), 0)
@@ -135,7 +152,7 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
     finite are judged where the target takes such.
     """
     got, want = compared.got, compared.want
-    suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan()))
+    suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan())) | compared.unbounded
     for name, values in compared.inputs.items():
         if name not in kernel.target.nonfinite:
             suspect &= torch.isfinite(values)

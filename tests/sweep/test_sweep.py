@@ -87,6 +87,31 @@ def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatc
     assert float(found.maxima[0].max()) == 1
 
 
+@pytest.mark.parametrize("seconds", [0.0, 10.0])
+@pytest.mark.parametrize("target", ["logarithm", "exponential"])
+def test_results_that_are_due_to_be_nan_or_infinite_are_neither_wrong_nor_undecided(
+    target: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No time is needed for them: what there is goes to finite results."""
+    monkeypatch.setattr(correct_rounding, "SECONDS", seconds)
+    found = swept(f"{TOYS}:{target}", "bfloat16")
+    assert found.other["nonfinite"] == found.wrong == 0 and found.sign_runs == []
+    assert found.other["undecided"] < 10 if seconds == 0 else found.other["undecided"] == 0
+    assert found.other["decided"] < 100
+
+
+def test_what_a_reference_overflows_to_is_asked_of_exact_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = swept(f"{TOYS}:softplus", "float16")
+    assert found.other["nonfinite"] == found.other["undecided"] == found.wrong == 0
+    assert found.other["decided"] > 6000
+    exact = correct_rounding.CorrectRounding._exact
+    monkeypatch.setattr(correct_rounding.CorrectRounding, "_exact", lambda *given: exact(*given)[:16])
+    found = swept(f"{TOYS}:softplus", "float16")
+    assert found.other["nonfinite"] == 0 and found.other["undecided"] > 6000 and found.sign_runs == []
+    plan = make_plan(load(f"{TOYS}:softplus"), "", dtype="float16", backend="cpu")
+    assert "over all" not in format_table(plan, found)
+
+
 def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
     target = load(plan.text)

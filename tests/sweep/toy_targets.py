@@ -62,3 +62,22 @@ def one_plus_erf(x, y, scale):
     """A good kernel whose reference cancels: float64 alone cannot tell what is right below x = -6."""
     exact = torch.special.erfc(-x.double()) * y.double() * scale
     return dict(z=exact.float().to(x.dtype))
+
+
+@target(x=tensor(N), dtypes=HALF, batch=N, reference=lambda x: dict(y=torch.log(x)))
+def logarithm(x):
+    """NaN for negative inputs, as is due."""
+    return dict(y=torch.log(x.double()).to(x.dtype))
+
+
+@target(x=tensor(N), dtypes=HALF, batch=N, reference=lambda x: dict(y=torch.exp(x)))
+def exponential(x):
+    """Infinite for large inputs, as is due; so is the reference."""
+    return dict(y=torch.exp(x.double()).to(x.dtype))
+
+
+@target(x=tensor(N), dtypes=HALF, batch=N, reference=lambda x: dict(y=torch.log(1 + torch.exp(x))))
+def softplus(x):
+    """Right where its reference is infinite, from 710 on."""
+    x = x.double()
+    return dict(y=(x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))).to(torch.float16))
