@@ -19,6 +19,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import tensor, to_bits
+from fuzz.oracles.comparison.bits import same_bits
 from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import Expected, Precision, make_precision
@@ -113,7 +114,7 @@ def compare_row(
     batched, single = row.cpu().double(), alone.cpu().double()
     kind = named_dtype(DTYPE_NAMES[row.dtype])
     bound = error_bounds(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
-    same = (batched == single) | (batched.isnan() & single.isnan())
+    same = same_bits(batched, single)
     # Of infinities and NaNs that are the same the difference is none, and no number.
     difference = (batched - single).abs().masked_fill(same, 0)
     beyond = ~(difference <= 2 * bound) & torch.isfinite(bound)

@@ -106,6 +106,17 @@ def test_the_same_infinities_and_nans_keep_the_promise(tmp_path: Path, value: st
     assert done.json["rows"][-1]["truth_error"] is None
 
 
+def test_a_zero_of_the_other_sign_has_other_bits_as_the_oracle_says(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    text = SCALED.replace("x / n_cols", "x.abs() * 0")
+    path.write_text(text.replace("return dict(y=x.abs() * 0", "return dict(y=x.abs() * (0.0 if len(x) == 1 else -0.0)"))
+    done = fuzz("drift", path, "--layers", 1, "--batches", "3", "--backend", "cpu", "--json", "--corpus", tmp_path)
+    assert (done.code, done.json["broken"]) == (1, True), done.err
+    (row,) = done.json["rows"]
+    assert row["differ"] == 8 and row["drift"] == row["beyond"] == 0
+    assert [found["oracle"] for found in done.json["findings"]] == ["invariance"]
+
+
 def test_a_nan_of_the_batch_alone_breaks_either_promise(tmp_path: Path) -> None:
     path = tmp_path / "scaled.py"
     path.write_text(SCALED.replace("return dict(y=x", "return dict(y=x * (1 if len(x) == 1 else float('nan'))"))
