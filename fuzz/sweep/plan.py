@@ -15,7 +15,7 @@ import numpy as np
 from fuzz.backends import BACKENDS
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Scalar
-from fuzz.model.dtypes import Bits, DType, decimal, neighbours, to_bits
+from fuzz.model.dtypes import Bits, DType, decimal, from_bits, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.ranks import bits_at, count_strata, rank_of, sample_all_strata, sample_with_edges
@@ -231,8 +231,8 @@ def parse_settings(target: Target, batch: str, swept: tuple[str, ...], dtype: st
     arguments, fixed = {}, [name for name in target.tensors if name not in swept]
     for name, argument in target.tensors.items():
         kind = named_dtype(dtype if dtype in argument.dtypes else argument.dtypes[0])
-        value = parse_number(name, settings.pop(name, "1")) if name in fixed else 0.0
-        arguments[name] = Argument((batch,), kind.name, Exact((int(to_bits(value, kind)),), kind.name))
+        word = parse_value(name, settings.pop(name, "1"), kind) if name in fixed else 0
+        arguments[name] = Argument((batch,), kind.name, Exact((word,), kind.name))
     options = parse_options(target, settings)
     if settings:
         known = ", ".join([*fixed, *target.options]) or "nothing"
@@ -256,6 +256,14 @@ def parse_number(name: str, text: str) -> float:
     if not math.isfinite(value):
         raise UsageError(f"--set {name}={text}: must be finite")
     return value
+
+
+def parse_value(name: str, text: str, kind: DType) -> int:
+    """The bits of a number in a dtype. UsageError where it is not finite there."""
+    word = int(to_bits(parse_number(name, text), kind))
+    if kind.is_float and not math.isfinite(from_bits(np.array(word, dtype=kind.unsigned), kind)):
+        raise UsageError(f"--set {name}={text}: must be finite in {kind.name}, of at most {kind.largest:g}")
+    return word
 
 
 def parse_option(name: str, option: OptionArgument, text: str) -> Scalar:

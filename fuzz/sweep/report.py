@@ -117,8 +117,11 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
 
 
 def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
-    """The largest error over all finite values, which only an exhaustive sweep knows; empty for others."""
-    if not plan.exhaustive or counts.other["nonfinite"] or counts.other["unbounded"]:
+    """The largest error over all finite values, which only an exhaustive sweep knows; empty for others.
+
+    It is empty as well where no finite input has a finite result.
+    """
+    if not plan.exhaustive or not counts.values.any() or counts.other["nonfinite"] or counts.other["unbounded"]:
         return ""
     most = float(counts.maxima[0].max())
     what = f"an error of at most {format_number(most)} ULP" if most else "correct rounding"

@@ -112,6 +112,14 @@ def test_what_a_reference_overflows_to_is_asked_of_exact_arithmetic(monkeypatch:
     assert "over all" not in format_table(plan, found)
 
 
+def test_a_sweep_without_finite_results_claims_no_bound() -> None:
+    plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu")
+    counts = SweepCounts(count=1 << 16)
+    assert "over all" not in format_table(plan, counts)
+    counts.values[0] = 1
+    assert "correct rounding over all" in format_table(plan, counts)
+
+
 def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
     target = load(plan.text)
@@ -218,6 +226,7 @@ def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
         (("gelu_bw", "--dtype", "bfloat16", "--set", "dz=1"), "--set dz"),
         (("gelu_bw", "--dtype", "bfloat16", "--set", "dy"), "NAME=VALUE"),
         (("gelu_bw", "--dtype", "bfloat16", "--set", "dy=much"), "not a number"),
+        (("gelu_bw", "--dtype", "float16", "--set", "dy=70000"), "must be finite in float16"),
         (("gelu_bw", "--dtype", "bfloat16", "--argument", "z"), "no floating argument 'z'"),
         (("silu", "--dtype", "bfloat16", "--pairs"), "two arguments"),
         (("gelu_bw", "--dtype", "float32", "--pairs", "--stratified", "0"), "--stratified 0"),
