@@ -25,6 +25,7 @@ from fuzz.campaign.store.tables import (
     FormerId,
     Heartbeat,
     Job,
+    JobKey,
     Occurrence,
     R,
     Record,
@@ -151,6 +152,20 @@ class Store:
     def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
         """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
         return self.read(Statistic, TABLES[Statistic].c.id > after, limit=limit, campaign=campaign)
+
+    def sample_statistics(self, campaign: int, most: int = 10_000) -> list[Statistic]:
+        """About `most` statistics of a campaign, evenly in the order of writing, with the last one of each of its jobs.
+
+        What they add up to in the end is what the jobs have reached.
+        """
+        column = TABLES[Statistic].c
+        here, count = column.campaign == campaign, sa.func.count()
+        step = max(1, -(-int(self._value(sa.select(count).select_from(TABLES[Statistic]).where(here))) // most))
+        place = (sa.func.row_number().over(order_by=column.id) - 1).label("place")
+        placed = sa.select(column.id, place).where(here).subquery()
+        evenly = sa.select(placed.c.id).where(placed.c.place % step == 0)
+        last = sa.select(sa.func.max(column.id)).where(here).group_by(*(column[name] for name in JobKey.KEY))
+        return self.read(Statistic, here, sa.or_(column.id.in_(evenly), column.id.in_(last)))
 
     def version(self) -> str:
         """Another text after each write: what was read at the same version need not be read again."""

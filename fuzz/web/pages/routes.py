@@ -31,7 +31,7 @@ judge_router = APIRouter(
     dependencies=[Depends(require_judging)],
 )  # fmt: skip
 MAX_ROWS, PAGE = 500, 100
-"""Entries that are listed, and judgements on one page."""
+"""Entries that are listed; judgements, and findings of a campaign, on one page."""
 
 
 def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
@@ -57,7 +57,8 @@ def campaign(request: Request, service: TheService, campaign: TheCampaign) -> HT
     return html_page(
         request, "campaign.html", campaign=service.summary(campaign), config=campaign.config,
         jobs=api.list_jobs(service, campaign), workers=store.read(Heartbeat, campaign=campaign.id),
-        plots=plot_trends(store.statistics(campaign.id)), findings=store.findings(campaign=campaign.id, limit=100),
+        plots=plot_trends(store.sample_statistics(campaign.id)),
+        findings=store.findings(campaign=campaign.id, limit=PAGE), found=store.count_findings(campaign=campaign.id),
         coverage=view_coverages(store.read(Coverage, campaign=campaign.id)),
     )  # fmt: skip
 

@@ -90,6 +90,22 @@ def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store,
     assert store.read(Coverage, campaign=campaign.id + 1) == []
 
 
+def test_a_sample_of_statistics_is_even_and_ends_where_every_job_does(store: Store, campaign: Campaign) -> None:
+    other = store.create_campaign("other", "{}", "corpus", 5.0, "host", 77)
+    for number in range(40):
+        for owner, target in ((campaign, "early"), (other, "t"), (campaign, "late")):
+            if target != "early" or number < 9:
+                store.save(
+                    Statistic(owner.id, target, "", "cpu", "", 0, number, float(number), 1.0, number, 1.0, 0, 0.5, 0.1)
+                )
+    every = [one for one in store.statistics() if one.campaign == campaign.id]
+    assert store.sample_statistics(campaign.id, 100) == every and len(every) == 49
+    found = store.sample_statistics(campaign.id, 10)
+    assert found == sorted(found, key=lambda one: one.id) and 10 <= len(found) <= 12
+    assert found[0] == every[0] and {one.target: one.cases for one in found} == {"early": 8, "late": 39}
+    assert store.sample_statistics(campaign.id + 100) == []
+
+
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
     for _ in range(3):
         store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id, hits=5))
