@@ -27,6 +27,7 @@ from fuzz.web import campaign_processes, events
 from fuzz.web.campaign_processes import CampaignProcesses, open_process
 from fuzz.web.entry_plots.client import PlotResult
 from fuzz.web.metrics import metrics
+from fuzz.web.pages import routes
 from fuzz.web.service import Service
 
 HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
@@ -302,6 +303,17 @@ def test_a_campaign_is_told_with_lanes_workers_and_trends(client: TestClient, ca
     after = client.get(f"/api/campaigns/{campaign.id}/statistics?after={statistics[0]['id']}").json()
     assert [one["cases"] for one in after] == [1200]
     assert client.get(f"/campaigns/{campaign.id}").text.count("<svg") == 2
+
+
+def test_a_campaigns_page_says_that_it_has_more_findings_than_it_lists(
+    client: TestClient, campaign: Campaign, hostile: FindingRecord, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save_finding(replace(hostile, id="two"), Occurrence("two", "k", time.time(), campaign.id))
+    more = f"/findings?campaign={campaign.id}"
+    assert more not in client.get(f"/campaigns/{campaign.id}").text
+    monkeypatch.setattr(routes, "PAGE", 1)
+    text = client.get(f"/campaigns/{campaign.id}").text
+    assert "The 1 seen last of 2" in text and more in text
 
 
 def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: Campaign, store: Store) -> None:
