@@ -12,7 +12,7 @@ from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurre
 from fuzz.corpus.codec import strict_yaml
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web import models
-from fuzz.web.campaign_processes import ConflictError
+from fuzz.web.campaign_processes import ConflictError, file_of
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.models import CampaignId, FindingKey, Text
 from fuzz.web.service import CampaignSummary, Service
@@ -121,7 +121,11 @@ def stop(service: TheService, campaign: TheCampaign, _: NoBody = None) -> Campai
 @router.post("/campaigns/{number}/resume", responses=NOT_FOUND | CONFLICT)
 def resume(service: TheService, campaign: TheCampaign, _: NoBody = None) -> models.StartedOut:
     """Go on with a campaign that was stopped or died."""
-    config = service.processes.startable().get(campaign.name)
+    files = service.processes.startable().get(campaign.name, [])
+    config = file_of(campaign, files)
+    if config is None and len(files) > 1:
+        keys = ", ".join(one.key for one in files)
+        raise ConflictError(f"{keys} are files of campaigns {campaign.name!r}, and none is as this one ran; rename one")
     if config is None or not service.summary(campaign).resumable:
         raise ConflictError("it is running, finished, not the newest of its name, or its file is not configured")
     return start(service, models.StartRequest(config=config.key, resume=True))

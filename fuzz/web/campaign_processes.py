@@ -48,8 +48,8 @@ class ConflictError(FuzzError):
 class ConfigFile:
     """A campaign's file. `key` is its name without the ending, `description` the first line of comment in it.
 
-    `name` is the name of its campaigns; `error` says why it cannot be started. `seconds` is its budget's time, without
-    end where there is none, and `cluster` where it runs.
+    `name` is the name of its campaigns, `content` what their store keeps of the file; `error` says why it cannot be
+    started. `seconds` is its budget's time, without end where there is none, and `cluster` where it runs.
     """
 
     key: str
@@ -61,6 +61,7 @@ class ConfigFile:
     error: str = ""
     seconds: float = math.inf
     cluster: str = "local"
+    content: str = ""
 
     @property
     def question(self) -> str:
@@ -84,8 +85,10 @@ def read_config_file(path: Path, store: str, changed: int, size: int) -> ConfigF
         error = "" if same else f"its store is {display_url(parse_url(content.store))}"
     except UsageError as wrong:
         return replace(config, error=one_line(wrong))
-    seconds, cluster = content.budget.time or math.inf, content.cluster
-    return replace(config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=cluster)
+    return replace(
+        config, name=content.name, corpus=content.corpus, error=error, seconds=content.budget.time or math.inf,
+        cluster=content.cluster, content=content.model_dump_json(),
+    )  # fmt: skip
 
 
 @dataclass
@@ -127,9 +130,13 @@ class CampaignProcesses:
         files = sorted(self.configs().values(), key=lambda one: (bool(one.error), one.cluster != "local", one.seconds))
         return {config.key: config for config in files}
 
-    def startable(self) -> dict[str, ConfigFile]:
+    def startable(self) -> dict[str, list[ConfigFile]]:
         """The files that can be started, by the name of their campaigns."""
-        return {config.name: config for config in reversed(self.configs().values()) if not config.error}
+        found: dict[str, list[ConfigFile]] = {}
+        for config in self.configs().values():
+            if not config.error:
+                found.setdefault(config.name, []).append(config)
+        return found
 
     def start(self, key: str, *, resume: bool) -> CampaignProcess:
         """Starts a campaign, or resumes the newest one of its name.
@@ -180,6 +187,15 @@ class CampaignProcesses:
         """Configs whose process runs now."""
         with self.lock:
             return [key for key, started in self.started.items() if started.process.poll() is None]
+
+
+def file_of(campaign: Campaign, files: list[ConfigFile]) -> ConfigFile | None:
+    """The file that goes on with a campaign, among those of its name; None where it cannot be told.
+
+    One file may have changed since, such as to a larger budget. Of several only the one that the campaign ran is meant.
+    """
+    own = files if len(files) == 1 else [config for config in files if config.content == campaign.config]
+    return own[0] if len(own) == 1 else None
 
 
 def store_location(url: str) -> str:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field, fields
 
 from fuzz.campaign.store import Campaign, Store
-from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
+from fuzz.web.campaign_processes import CampaignProcesses, file_of, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.entry_plots.client import PlotCache
 from fuzz.web.judge_queue import JudgeQueue
@@ -81,16 +81,15 @@ class Service:
     def campaigns(self) -> list[CampaignSummary]:
         """The summary of every campaign, the newest first."""
         overview, startable = self.overview(), self.processes.startable()
-        resumable = {
-            campaign.name: campaign.id for campaign in reversed(overview.campaigns) if campaign.name in startable
-        }
+        newest = {campaign.name: campaign for campaign in reversed(overview.campaigns)}
+        resumable = {name: one.id for name, one in newest.items() if file_of(one, startable.get(name, []))}
         return [self._summarise(campaign, overview, resumable) for campaign in overview.campaigns]
 
     def summary(self, campaign: Campaign) -> CampaignSummary:
         return next(summary for summary in self.campaigns() if summary.id == campaign.id)
 
     def _summarise(self, campaign: Campaign, overview: Overview, resumable: dict[str, int]) -> CampaignSummary:
-        """One summary. `resumable` is the newest campaign of each name whose file is in a configured folder."""
+        """One summary. `resumable` is the newest campaign of each name whose own file is in a configured folder."""
         totals, state = NO_TOTALS | overview.totals.get(campaign.id, {}), campaign_state(campaign)
         values = vars(campaign) | totals | {
             "state": state, "worst": finite(totals["worst"]),

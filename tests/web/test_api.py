@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -321,6 +322,26 @@ def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: 
     store.create_campaign("small", "{}", "", time.time(), "elsewhere", 1)
     assert [one["resumable"] for one in client.get("/api/campaigns").json()] == [False, False]
     assert client.post(f"/api/campaigns/{campaign.id}/resume", json={}).status_code == 409
+
+
+def test_of_two_files_with_one_name_the_one_that_a_campaign_ran_goes_on_with_it(
+    client: TestClient, campaign: Campaign, files: ServiceFiles, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has another corpus and other targets."""
+    text = (files.folder / "configs" / "small.yaml").read_text()
+    (files.folder / "configs" / "another.yaml").write_text(text.replace("gelu_bw", "silu") + "name: small\n")
+    started = []
+    monkeypatch.setattr(service.processes, "start", lambda key, resume: started.append(key) or SimpleNamespace(
+        config=key, process=SimpleNamespace(pid=1)))  # fmt: skip
+    url = f"/api/campaigns/{campaign.id}"
+    refused = client.post(f"{url}/resume", json={})
+    assert refused.status_code == 409 and "another, small are files of campaigns 'small'" in refused.json()["detail"]
+    assert not client.get(url).json()["summary"]["resumable"]
+    for key in ("small", "another"):
+        service.store.save(replace(campaign, config=service.processes.configs()[key].content))
+        assert client.get(url).json()["summary"]["resumable"]
+        assert client.post(f"{url}/resume", json={}).json()["config"] == key
+    assert started == ["small", "another"]
 
 
 def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, store: Store, campaign: Campaign) -> None:
