@@ -17,7 +17,7 @@ from pathlib import Path
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.store import Job
 from fuzz.errors import UsageError
-from fuzz.target.loader import built_in_files, library_files
+from fuzz.target.loader import built_in_files, library_files, locate
 
 DECAY = 0.7
 """How much of what a job discovered earlier counts, after each slice."""
@@ -34,7 +34,7 @@ def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
     Where no seeds are given there are as many as it takes for every worker to have a job.
     """
     targets = [(target, "") for target in select_targets(config.targets)]
-    targets += [_parse_planted(text) for text in config.planted]
+    targets += [_parse_planted(text) for text in dict.fromkeys(config.planted)]
     jobs_of_a_seed = len(targets) * len(config.backends) * len(config.engines)
     seeds = config.seeds or range(-(-config.workers // jobs_of_a_seed))
     if jobs_of_a_seed * len(seeds) > MAX_JOBS:
@@ -50,7 +50,37 @@ def _parse_planted(text: str) -> tuple[str, str]:
     target, _, bug = text.rpartition("+")
     if not target or not bug:
         raise UsageError(f"planted: {text!r} should be TARGET+BUG, such as gelu_bw+erf_saturates")
+    path, name = locate(target)
+    known = planted_bugs(path, name)
+    if known is not None and bug not in known:
+        listed = ", ".join(known) or "none"
+        raise UsageError(f"planted: target {target!r} has no planted bug {bug!r}; known: {listed}")
     return target, bug
+
+
+def planted_bugs(path: Path, name: str) -> list[str] | None:
+    """The bugs that a file plants in a target of it, or in its only one where there is no name; None if it cannot tell.
+
+    Its text is read; nothing in it runs. So a bug whose name is computed, and one of a target that the file imports, is
+    not known.
+    """
+    declared = declared_targets(path)
+    name = name or (declared[0] if len(declared) == 1 else "")
+    if name not in declared:
+        return None
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plants = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "planted"]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.func in plants]
+    known = []
+    for call in calls:
+        first = call.args[0] if call.args else None
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            return None
+        if ast.unparse(call.func) == f"{name}.planted":
+            known.append(first.value)
+    # What is called by another name, or passed on, may plant anything.
+    receivers = {ast.unparse(plant.value) for plant in plants}
+    return known if len(calls) == len(plants) and receivers <= {*declared} else None
 
 
 def select_targets(patterns: Sequence[str]) -> list[str]:

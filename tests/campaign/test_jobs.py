@@ -56,6 +56,43 @@ def test_there_is_a_job_for_every_worker_unless_seeds_are_given() -> None:
     assert {job.seed for job in create_jobs(parse_config({**keys, "seeds": [4]}), 5)} == {4}
 
 
+BUGS = """from fuzz import target
+
+@target()
+def one(x): ...
+
+@target()
+def two(x): ...
+
+@one.planted("first", oracle="accuracy", outputs=("y",))
+def first(x): ...
+
+two.planted("second", oracle="accuracy", outputs=("y",), change=("a", "b"))
+"""
+
+
+def test_a_planted_bug_that_a_target_has_not_is_refused_as_fuzz_run_does(tmp_path: Path) -> None:
+    def create(planted: str) -> list[Job]:
+        return create_jobs(parse_config({"targets": ["silu"], "planted": [planted]}), 5)
+
+    with pytest.raises(
+        UsageError, match="^planted: target 'gelu_bw' has no planted bug 'nope'; known: .*erf_saturates"
+    ):
+        create("gelu_bw+nope")
+    with pytest.raises(UsageError, match="unknown target 'gelu'"):
+        create("gelu+erf_saturates")
+    path = tmp_path / "fuzz_bugs.py"
+    path.write_text(BUGS)
+    assert create(f"{path}:one+first")[-1].planted == "first"
+    with pytest.raises(UsageError, match="has no planted bug 'second'; known: first$"):
+        create(f"{path}:one+second")
+    # Whose names are computed only the target itself knows.
+    path.write_text(
+        BUGS + 'for name in ("third", "fourth"):\n    one.planted(name, oracle="accuracy", outputs=("y",))\n'
+    )
+    assert create(f"{path}:one+fourth")[-1].planted == "fourth"
+
+
 def job(name: str) -> Job:
     return Job(1, name, "", "cpu", "random", 0)
 
