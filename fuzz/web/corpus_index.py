@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.campaign.store.rebuild import entries_in
 from fuzz.errors import CorpusError, one_line
 from fuzz.escaping import printable
 from fuzz.model.entry import Entry
@@ -73,15 +74,12 @@ class CorpusIndex:
             return self.listed
 
     def _list(self) -> Iterator[IndexedEntry]:
-        """The files that are entries, without links out of their folder and those that are gone by now."""
+        """The entries of all folders, those of the first folder first."""
         for folder in self.folders:
-            for path in corpus.entry_files([folder]) if os.path.isdir(folder) else ():
-                try:
-                    if path.resolve().is_relative_to(folder.resolve()):
-                        names = printable(path.stem), printable(path.parent.name)
-                        yield IndexedEntry(*names, path, folder, path.stat().st_mtime)
-                except OSError:
-                    continue
+            for path in entries_in(folder):
+                with suppress(OSError):
+                    names = printable(path.stem), printable(path.parent.name)
+                    yield IndexedEntry(*names, path, folder, path.stat().st_mtime)
 
     def invalidate(self) -> None:
         """Makes the next call list the folders again."""

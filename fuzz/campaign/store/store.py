@@ -33,7 +33,7 @@ from fuzz.campaign.store.tables import (
     Submission,
     check_types,
 )
-from fuzz.errors import StoreError, one_line
+from fuzz.errors import RefusedWrite, StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
@@ -86,25 +86,22 @@ class Store:
 
     def save_finding(self, finding: FindingRecord, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
-        renamed = replaces not in ("", finding.id)
         with self._transaction() as connection:
-            if renamed:
-                _rename(connection, replaces, finding.id)
-            old = connection.execute(sa.select(FINDINGS).where(FINDINGS.c.id == finding.id)).one_or_none()
-            if old is not None:
-                first, last = min(old.first_seen, finding.first_seen), max(old.last_seen, finding.last_seen)
-                replayed = finding.replayed or old.replayed
-                finding = replace(finding, first_seen=first, last_seen=last, replayed=replayed)
-            _put(connection, finding)
-            if renamed:
-                _put(connection, FormerId(replaces, finding.id))
-            if occurrence is not None:
-                _put(connection, occurrence)
-                if renamed and not occurrence.new:
-                    # What was new to this campaign has become part of a finding that was not.
-                    known = sa.update(OCCURRENCES).filter_by(finding=finding.id, campaign=occurrence.campaign)
-                    connection.execute(known.values(new=False))
-            _update_hits(connection, finding.id)
+            _save_finding(connection, finding, occurrence, replaces)
+
+    def save_findings(self, findings: Sequence[tuple[FindingRecord, Occurrence | None]]) -> list[RefusedWrite | None]:
+        """Writes findings in one transaction, which waits for the disk once; of each, why it is refused, if so."""
+        refused = list[RefusedWrite | None]()
+        with self._transaction() as connection:
+            for finding, occurrence in findings:
+                try:
+                    with database_errors(self.name), connection.begin_nested():
+                        _save_finding(connection, finding, occurrence)
+                except RefusedWrite as error:
+                    refused.append(error)
+                else:
+                    refused.append(None)
+        return refused
 
     def save_replay(self, finding: str, outcome: str) -> None:
         """Writes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
@@ -197,6 +194,10 @@ class Store:
         """
         return self.read(FindingRecord, *_matching(campaign, text, equal), limit=limit, offset=offset)
 
+    def read_findings(self, names: Sequence[str]) -> dict[str, FindingRecord]:
+        """The findings that have one of these ids, by id."""
+        return {found.id: found for found in self.read(FindingRecord, FINDINGS.c.id.in_(names))}
+
     def count_findings(self, *, campaign: int | None = None, text: str = "", **equal: str) -> int:
         """How many `findings` there are."""
         count = sa.select(sa.func.count()).select_from(FINDINGS)
@@ -276,6 +277,30 @@ def _put(connection: sa.Connection, record: Record, *, keep: bool = False) -> No
     connection.execute(
         statement.on_conflict_do_nothing(**key) if keep else statement.on_conflict_do_update(**key, set_=changed)
     )
+
+
+def _save_finding(
+    connection: sa.Connection, finding: FindingRecord, occurrence: Occurrence | None = None, replaces: str = ""
+) -> None:
+    """`Store.save_finding` in a transaction."""
+    renamed = replaces not in ("", finding.id)
+    if renamed:
+        _rename(connection, replaces, finding.id)
+    old = connection.execute(sa.select(FINDINGS).where(FINDINGS.c.id == finding.id)).one_or_none()
+    if old is not None:
+        first, last = min(old.first_seen, finding.first_seen), max(old.last_seen, finding.last_seen)
+        replayed = finding.replayed or old.replayed
+        finding = replace(finding, first_seen=first, last_seen=last, replayed=replayed)
+    _put(connection, finding)
+    if renamed:
+        _put(connection, FormerId(replaces, finding.id))
+    if occurrence is not None:
+        _put(connection, occurrence)
+        if renamed and not occurrence.new:
+            # What was new to this campaign has become part of a finding that was not.
+            known = sa.update(OCCURRENCES).filter_by(finding=finding.id, campaign=occurrence.campaign)
+            connection.execute(known.values(new=False))
+    _update_hits(connection, finding.id)
 
 
 def _rename(connection: sa.Connection, old: str, new: str) -> None:

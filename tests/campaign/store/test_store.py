@@ -242,6 +242,52 @@ def test_findings_are_made_again_from_the_corpus(
     assert (now.id, now.hits) == (made.id, 2)
 
 
+def test_a_rebuild_writes_many_entries_at_once_and_none_that_is_as_it_was(
+    store: Store, entry: Entry, tmp_path: Path
+) -> None:
+    folder, commits = tmp_path / "corpus", []
+    path = corpus.save_entry(folder, entry)
+    for number in range(20):
+        (path.parent / f"dx-sign-{number:08}.yaml").write_text(path.read_text())
+    sa.event.listen(store.engine, "commit", lambda connection: commits.append(is_write(connection)))
+    assert len(rebuild(store, folder).added) == 21
+    assert sum(commits) == 1
+    statements = []
+    sa.event.listen(store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    again = rebuild(store, folder)
+    assert (again.findings, again.added, again.unreadable) == (21, (), ())
+    assert not [line for line in statements if line.startswith(("INSERT", "UPDATE", "DELETE"))]
+
+
+def test_of_two_entries_of_one_name_in_a_folder_the_first_is_the_finding(
+    store: Store, entry: Entry, tmp_path: Path
+) -> None:
+    path = corpus.save_entry(tmp_path / "corpus", entry)
+    for name in ("a", "z"):
+        other = tmp_path / "corpus" / name / path.name
+        other.parent.mkdir()
+        other.write_text(path.read_text())
+    assert len(rebuild(store, tmp_path / "corpus").added) == 1
+    assert [found.path for found in store.findings()] == [f"a/{path.name}"]
+
+
+def is_write(connection: sa.Connection) -> bool:
+    return not connection.get_execution_options().get("reads", False)
+
+
+def test_a_link_out_of_the_corpus_is_no_entry_of_a_rebuild(store: Store, entry: Entry, tmp_path: Path) -> None:
+    """Nothing of what it leads to is said, and a finding that is such a link by now is forgotten."""
+    folder = tmp_path / "corpus"
+    path = corpus.save_entry(folder, entry)
+    assert rebuild(store, folder).findings == 1
+    (tmp_path / "secret").write_text("root:x:0:0\n")
+    (path.parent / "link.yaml").symlink_to(tmp_path / "secret")
+    path.rename(tmp_path / path.name)
+    path.symlink_to(tmp_path / path.name)
+    done = rebuild(store, folder)
+    assert (done.findings, done.forgotten, done.unreadable) == (0, 1, ())
+
+
 @pytest.mark.parametrize("text", ["bad magic \0 in cache", "caf\udce9", "\ud800"])
 def test_text_that_databases_do_not_hold_is_stored_as_its_escape_sequence(
     store: Store, campaign: Campaign, text: str
