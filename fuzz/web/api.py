@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
@@ -9,8 +10,10 @@ from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
 from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, rebuild
+from fuzz.campaign.store.rebuild import save_entry
 from fuzz.corpus.codec import strict_yaml
-from fuzz.errors import CorpusError, UsageError, one_line
+from fuzz.errors import CorpusError, RefusedWrite, UsageError, one_line
+from fuzz.escaping import printable
 from fuzz.web import models
 from fuzz.web.campaign_processes import ConflictError, file_of
 from fuzz.web.corpus_index import IndexedEntry
@@ -59,7 +62,12 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
         index.invalidate()
         entry = index.entries().get(key)
     entry = entry or index.entries().get(current)
-    if entry is None and (current or service.store.find(FindingRecord, key)):
+    saved = None if entry else service.store.find_finding(key)
+    if saved and not service.is_shown(saved):
+        raise HTTPException(404, f"its entry is in {printable(saved.corpus)}, which is not shown here")
+    if saved and service.forget_deleted(saved):
+        raise HTTPException(404, "its entry was deleted")
+    if saved or (current and not entry):
         raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
     return require(entry, "entry in the corpus")
 
@@ -171,9 +179,9 @@ def script(service: TheService, entry: TheEntry) -> PlainTextResponse:
 def mark(service: TheService, entry: TheEntry, change: models.StatusChange) -> models.EntryOut:
     """Change an entry's status, with the reason, as `fuzz mark` does."""
     try:
-        corpus.mark(entry.path, change.status, change.why)
-        if entry.corpus.is_dir():
-            rebuild(service.store, entry.corpus)
+        marked = corpus.mark(entry.path, change.status, change.why)
+        with suppress(RefusedWrite):
+            save_entry(service.store, entry.path, entry.corpus, marked)
     except UsageError as error:
         raise ConflictError(one_line(error)) from None
     service.corpus_index.invalidate()
@@ -200,8 +208,11 @@ def entry(entry: TheEntry) -> PlainTextResponse:
 def rebuild_findings(service: TheService, _: NoBody = None) -> models.RebuiltOut:
     """Make the store's findings again from the entries on disk."""
     total = models.RebuiltOut()
+    service.corpus_index.invalidate()
+    owners = {key: indexed.corpus for key, indexed in service.corpus_index.entries().items()}
     for folder in service.corpus_index.folders:
-        rebuilt = rebuild(service.store, folder)
+        # Of entries with one key pages show the one that the index has, and so does the store.
+        rebuilt = rebuild(service.store, folder, {key for key, owner in owners.items() if owner != folder})
         total.findings += rebuilt.findings
         total.added += len(rebuilt.added)
         total.forgotten += rebuilt.forgotten

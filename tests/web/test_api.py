@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from processes import heeding_ctrl_c
-from service_files import ServiceFiles
+from service_files import MakeClient, ServiceFiles
 from sqlalchemy.event import listen
 
 from fuzz import cli, corpus
@@ -244,6 +244,52 @@ def test_a_status_is_marked_in_the_entry(client: TestClient, files: ServiceFiles
     assert client.get(f"/api/findings/{files.key}").json()["status"] == "accepted"
     for wrong in ({"status": "gone", "why": "x"}, {"status": "open", "why": ""}, {"status": "open", "why": "a\nb: c"}):
         assert client.post(f"/api/findings/{files.key}/status", json=wrong).status_code == 422
+
+
+def test_marking_a_status_reads_no_other_entry(
+    client: TestClient, files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand entries the others would take seconds."""
+    before, reads = client.get(f"/api/findings/{files.key}").json(), []
+    (files.entry.parent / "dx-sign-00000000.yaml").write_text(files.entry.read_text())
+    read = corpus.read
+    monkeypatch.setattr(corpus, "read", lambda path: reads.append(path) or read(path))
+    asked = {"status": "accepted", "why": "by design"}
+    assert client.post(f"/api/findings/{files.key}/status", json=asked).status_code == 200
+    assert client.get(f"/api/findings/{files.key}").json() == before | {"status": "accepted"}
+    assert {path.name for path in reads} <= {files.entry.name}
+
+
+def test_of_two_folders_with_one_key_lists_and_pages_show_the_same_one(
+    files: ServiceFiles, entry: Entry, make_client: MakeClient
+) -> None:
+    other = corpus.save_entry(files.folder / "other", entry)
+    corpus.mark(other, "fixed", "by 2.0")
+    for folders, status in ((("corpus", "other"), "open"), (("other", "corpus"), "fixed")):
+        with make_client(corpora=tuple(files.folder / name for name in folders)) as client:
+            assert client.post("/api/corpus/rebuild", json={}).json()["findings"] == 1
+            (listed,) = client.get("/api/findings").json()["findings"]
+            assert listed["status"] == status and listed["corpus"] == str(files.folder / folders[0])
+            assert f"status: {status}" in client.get(f"/api/corpus/{files.key}").text
+
+
+def test_a_finding_whose_entry_was_deleted_is_forgotten(
+    client: TestClient, files: ServiceFiles, service: Service, hostile: FindingRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.entry.unlink()
+    service.corpus_index.invalidate()
+    page, now = {"accept": "text/html"}, time.monotonic()
+    assert "retry-after" in client.get(f"/findings/{files.key}", headers=page).headers
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3600)
+    answer = client.get(f"/findings/{files.key}", headers=page)
+    assert (answer.status_code, "its entry was deleted" in answer.text, "refresh" in answer.text) == (404, True, False)
+    # What is in a folder that is not shown here is no less there for that.
+    assert [one["id"] for one in client.get("/api/findings").json()["findings"]] == [hostile.id]
+    service.store.save_finding(replace(hostile, id="elsewhere", corpus="/on/another/machine"))
+    for _ in range(2):
+        answer = client.get("/findings/elsewhere", headers=page)
+        assert answer.status_code == 404 and "which is not shown here" in answer.text and "refresh" not in answer.text
+    assert service.store.find(FindingRecord, "elsewhere")
 
 
 def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient) -> None:
