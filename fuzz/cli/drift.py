@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.console import complain, errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
 from fuzz.drift.plan import BATCHES, make_plan
 from fuzz.drift.report import drift_json, format_table, make_plot
-from fuzz.drift.runner import breaks_promise, make_cases, run_drift
+from fuzz.drift.runner import breaks_promise, make_cases, run_drift, why_unsaved
 from fuzz.errors import UsageError
 from fuzz.model.oracle_specs import INVARIANCE
 from fuzz.report.plotting.matplotlib_figure import check_plot_path, plot_title, save_figure
@@ -58,6 +58,8 @@ def drift(
         put(format_table(plan, measured))
     cases = make_cases(plan, measured)
     result = file_cases(options, loaded, plan.backend, errors, cases, INVARIANCE.name) if cases else None
+    if reason := why_unsaved(plan, measured, result):
+        complain(reason)
     if json:
         put_json(drift_json(plan, measured, result))
     return exit_code(result, is_broken=any(breaks_promise(plan, layer) for batch in measured for layer in batch.layers))

@@ -11,6 +11,7 @@ import torch
 from commands import fuzz
 
 from fuzz.cli import exit_code
+from fuzz.drift import runner
 from fuzz.drift.measure import LayerStack, make_handler, measure_batch, reference_layers
 from fuzz.drift.plan import BatchDrift, make_plan
 from fuzz.drift.runner import breaks_promise, make_cases
@@ -142,6 +143,21 @@ def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
     still = replace(found.layers[0], differ=0)
     later = BatchDrift((still, replace(found.layers[1], differ=1)), found.state)
     assert make_cases(plan, [later])[0].last.arguments["a"].values == found.state
+
+
+@pytest.mark.parametrize(("rows", "reason"), [(1, ""), (5, "its last 2 alone do not show it")])
+def test_of_a_state_that_is_too_large_for_a_case_the_last_rows_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, reason: str
+) -> None:
+    monkeypatch.setattr(runner, "MAX_EXACT", 23)
+    path = tmp_path / "scaled.py"
+    later = f"(0.25 if len(x) > {rows} and float(x.abs().max()) < 1 else 0)"
+    path.write_text(SCALED.replace("return dict(y=x / n_cols", f"return dict(y=x / n_cols + {later}"))
+    more = ("--layers", 2, "--batches", "8", "--backend", "cpu", "--json", "--corpus", tmp_path)
+    done = fuzz("drift", path, *more)
+    assert done.code == 1 and [row["differ"] for row in done.json["rows"]] == [0, 8]
+    assert bool(done.json["findings"]) == (not reason)
+    assert ("nothing is saved" in done.err) == bool(reason) and reason in done.err
 
 
 def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> None:
