@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
+from fuzz.backends import check_name
 from fuzz.cli.console import complain, errors, put
 from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
@@ -40,6 +41,7 @@ def report(
 ) -> int:
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
     check_result_path(out, "--out")
+    check_name(backend)
     path = Path(what)
     covered = read_coverage_file(coverage) if coverage else None
     if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":

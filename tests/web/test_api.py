@@ -530,3 +530,8 @@ def test_a_campaign_is_reported_by_name_and_number(
         assert tags.found.count("script") == 1 and "img" not in tags.found
     assert cli.exit_code(["report", "nobody", *line]) == 2
     assert "nobody is neither a file, a folder nor a campaign" in capsys.readouterr().err
+    missing = files.folder / "x.sqlite"
+    assert cli.exit_code(["report", "small", "--out", str(out), "--store", f"sqlite:///{missing}"]) == 2
+    assert "x.sqlite does not exist; --store names" in capsys.readouterr().err and not missing.exists()
+    assert cli.exit_code(["report", "small", *line, "--backend", "tpu"]) == 2
+    assert "unknown backend 'tpu'" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fuzz.campaign.store import Campaign, Coverage, Job, Statistic, Store
+from fuzz.campaign.store.schema import display_url, parse_url
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.report.plotting.plot_data import Line, Linear, Plot, Point
@@ -17,8 +18,16 @@ HOUR = 3600.0
 MAX_POINTS = 480
 
 
+def check_exists(url: str) -> None:
+    """UsageError where a store is a file that does not exist: to open it would make it."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).exists():
+        raise UsageError(f"store {display_url(parsed)} does not exist; --store names the one that the campaign is in")
+
+
 def read_campaign(name: str, url: str) -> ReportContent:
     """What a report shows of the campaign of a number, or the newest of a name. UsageError where there is none."""
+    check_exists(url)
     with Store(url) as store:
         campaign = store.find(Campaign, int(name)) if name.isdecimal() and len(name) < 10 else None
         campaign = campaign or next(iter(store.read(Campaign, name=name)), None)
