@@ -31,7 +31,7 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles import find_oracle
-from fuzz.oracles.comparison.elements import error_bounds
+from fuzz.oracles.comparison.allowed import allowed_values
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
@@ -207,9 +207,14 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
     dtypes = output_dtypes(exam, call)
     for name, expected in evaluate_reference(exam, call, LAST).items():
         if name in dtypes:
-            bound = error_bounds(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
-            found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
+            allowed = allowed_values(expected, named_dtype(dtypes[name]), exam.precision, target.contract)
+            found[name] = [[number_text(v) for v in part] for part in (allowed.due, allowed.bounds)]
     return found
+
+
+def number_text(value: float) -> str | int:
+    """A number as a literal holds it: infinities and NaN, which have none, are texts, and so are all floats."""
+    return value if isinstance(value, int) else repr(value)
 
 
 def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
