@@ -150,15 +150,19 @@ def rounded(value: torch.Tensor, kind: DType) -> torch.Tensor:
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:
     """Where exactly one side is finite: overflow is judged by whether the exact value, rounded, may overflow."""
-    limit = overflow_threshold(kind)
-    may_overflow = value.abs() + slack >= limit
-    must_overflow = (value.abs() - slack >= limit) & torch.isfinite(value)
+    may_overflow, must_overflow = overflows(value, slack, kind)
     right_side = (torch.sign(out) == torch.sign(value)) | (value.abs() <= slack)
     allowed_inf = torch.isinf(out) & may_overflow & right_side
     unexpected = ~torch.isfinite(out) & torch.isfinite(value) & ~allowed_inf
     missing = torch.isfinite(out) & (must_overflow | ~torch.isfinite(value))
     other_inf = torch.isinf(out) & torch.isinf(value) & (torch.sign(out) != torch.sign(value))
     return unexpected | missing | other_inf
+
+
+def overflows(value: torch.Tensor, slack: torch.Tensor, kind: DType) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where a value that is due may become infinite in a format, rounded, and where a finite one must."""
+    limit = overflow_threshold(kind)
+    return value.abs() + slack >= limit, (value.abs() - slack >= limit) & torch.isfinite(value)
 
 
 def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -90,7 +89,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
             "LAUNCHER": launcher,
             "COMPUTE": PREFIX + compute,
             **{name: repr(value) for name, value in check.constants.items()},
-            **({"EXPECTED": json.dumps(expected_values(saved))} if check.values else {}),
+            **({"EXPECTED": repr(expected_values(saved))} if check.values else {}),
             **({"GRAPHS": f"[{', '.join(map(graph_text, check.graphs))}]"} if check.graphs else {}),
         },
         passed=f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors",
@@ -197,7 +196,7 @@ LAST = len(STAGES) - 1
 
 
 def expected_values(saved: SavedFinding) -> dict[str, object]:
-    """[values, bounds] of the elements of each output, in row-major order; empty without a reference."""
+    """[values, bounds, others] of each output, as `AllowedValues` has them; empty without a reference."""
     target, call = saved.target, saved.finding.call
     if target.reference is None:
         return {}
@@ -208,7 +207,8 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
     for name, expected in evaluate_reference(exam, call, LAST).items():
         if name in dtypes:
             allowed = allowed_values(expected, named_dtype(dtypes[name]), exam.precision, target.contract)
-            found[name] = [[number_text(v) for v in part] for part in (allowed.due, allowed.bounds)]
+            others = {index: [*map(repr, numbers)] for index, numbers in allowed.others.items()}
+            found[name] = [*([number_text(v) for v in part] for part in (allowed.due, allowed.bounds)), others]
     return found
 
 

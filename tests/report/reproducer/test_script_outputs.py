@@ -61,3 +61,31 @@ def test_integers_are_compared_exactly(tmp_path: Path) -> None:
     assert [one.code for one in wrong] == [1, 1, 1] and good.code == 0
     assert wrong[0].out.startswith("n.flatten()[0] is 7359605936321010361, should be 7359605936321010360\n")
     assert wrong[2].out == "large.flatten()[0] is 0, should be 1\nlarge.flatten()[1] is 1, should be 0\n"
+
+
+OVERFLOWS = """import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+
+
+@target(x=tensor(N, dtypes=("float16",)), reference=lambda x: dict(y=2 * x))
+def doubled(x):
+    return dict(y=2 * x)
+
+
+doubled.planted("largest", oracle="accuracy", outputs=("y",), change=("y=2 * x)\\n", "y=(2 * x).clamp(max=65504))\\n"))
+doubled.planted("nan", oracle="accuracy", outputs=("y",), change=("y=2 * x)\\n", "y=2 * x + 0 * (2 * x))\\n"))
+doubled.planted("early", oracle="accuracy", outputs=("y",), change=("y=2 * x)\\n", "y=4 * x - 2 * x)\\n"))
+"""
+
+
+def test_what_overflows_is_due_as_an_infinity(tmp_path: Path) -> None:
+    """Not the largest number nor NaN, and nothing becomes infinite that does not overflow."""
+    *wrong, good = ends(tmp_path, OVERFLOWS, {"x": ("float16", [49152.0, 20000.0])}, "largest", "nan", "early")
+    assert (good.code, good.out) == (0, "as it should be\n")
+    assert [(one.code, one.out) for one in wrong] == [
+        (1, "y.flatten()[0] is 65504.0, should be inf\n"),
+        (1, "y.flatten()[0] is nan, should be inf\n"),
+        (1, "y.flatten()[0] is nan, should be inf\ny.flatten()[1] is inf, should be 40000.0 within 16\n"),
+    ]
