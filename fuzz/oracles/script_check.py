@@ -2,7 +2,7 @@
 
 A text defines `check()`, which yields what is wrong. It may use what the script defines
 (report/reproducer/program.py.jinja): `run_call`, `every_tensor`, `refilled`, `equal_values`, `equal_bits`, DEVICE, and
-EXPECTED and `off` with `values`.
+EXPECTED and `wrong_elements` with `values`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check():
     """Compares every output with the reference."""
     outputs = run_call()
     for name in EXPECTED.keys() & outputs.keys():
-        for index, value, want, bound in off(name, outputs[name]):
+        for index, value, want, bound in wrong_elements(name, outputs[name]):
             within = f" within {bound:.3g}" if bound and abs(want) < float("inf") else ""
             yield f"{name}.flatten()[{index}] is {value!r}, should be {want!r}{within}"
 '''

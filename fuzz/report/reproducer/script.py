@@ -1,7 +1,7 @@
 """Writes a stand-alone program that shows a finding: the kernel's and launcher's source, exact inputs, a check.
 
 It needs torch and triton on a GPU, and ``fuzz.backends.cpu`` only where there is none. Run alone it ends with exit
-code 1 and one line where the kernel is wrong, with 0 where it is right.
+code 1 and one line where the kernel is wrong, with 0 where it is right, with 2 and a traceback where it cannot run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -34,18 +34,13 @@ from fuzz.oracles.comparison.allowed import allowed_values
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
-from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, defines, futures, lambda_at
+from fuzz.report.reproducer.modules import bindings
+from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 
 TEMPLATE = Path(__file__).with_name("program.py.jinja")
 AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"
-RESERVED = set(
-    "CALLS SHOWN_CALL LAUNCHER COMPUTE DEVICE EXPECTED GRAPHS tensor lazily_mapped copied run_call every_tensor "
-    "refilled equal_values equal_bits off close check check_graph run_twice words failure "
-    "prune_configs prune_to_one".split()
-)
-"""Names that a script uses itself, beside the constants of its check."""
 
 
 def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat: str) -> str:
@@ -63,24 +58,20 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     sources.require(target.path, [launcher])
     functions = {name: expression(sources, target, function) for name, function in check.functions.items()}
     body = list(sources.pieces())
-    own = (node for node in main.tree.body if id(node) in main.needed)
-    check_names(own, RESERVED | check.constants.keys() | functions.keys())
     compute = "gradients" if target.differentiable else "forward"
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
     written = target.writable(entry.case.last) if target.differentiable else ()
+    helped = list(helpers([compute, *(["make_writable"] if written else [])], check))
     launch = entry.case.last.launch
     rows = ", ".join(f"(arguments_{index}, cotangents_{index}, options_{index})" for index in range(len(calls)))
     template = Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True)
-    text: str = template.render(
+    parts: dict[str, Any] = dict(
         docstring=docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}"),
         futures=futures(main),
         check=check,
         launch=launch.as_dict() if launch else {},
         files={repr(name): literal(text) for name, text in sources.imported_modules().items()},
-        pieces=[
-            *group_lines(text for text in body if text != "import torch"),
-            *helpers([compute, *(["make_writable"] if written else [])], check),
-        ],
+        pieces=[*group_lines(text for text in body if text != "import torch"), *helped],
         calls=[call_texts(call, target) for call in calls],
         functions=functions,
         constants={
@@ -94,7 +85,8 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         },
         passed=f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors",
     )
-    return text.rstrip() + "\n"
+    check_names(sources.bound(), own_names(template, {**parts, "pieces": helped}))
+    return str(template.render(parts)).rstrip() + "\n"
 
 
 def script_check(saved: SavedFinding) -> ScriptCheck:
@@ -126,11 +118,21 @@ def group_lines(pieces: Iterable[str]) -> Iterator[str]:
         yield ("\n" if imports else "\n\n").join(texts)
 
 
-def check_names(nodes: Iterable[ast.stmt], reserved: set[str]) -> None:
-    """UsageError where the launcher's module has a name that the script uses for something else."""
-    taken = sorted({name for node in nodes for name in defines(node)} & reserved)
-    if taken:
-        raise UsageError(f"no script can be made: its own name {taken[0]!r} is one of the launcher's; rename that")
+def own_names(template: Template, parts: Mapping[str, Any]) -> dict[str, str]:
+    """The names that a script binds itself, not the launcher's files, each with the import that does, if one does."""
+    short = [{**call, "arguments": {}, "cotangents": {}} for call in parts["calls"]]
+    text = template.render({**parts, "calls": short, "constants": dict.fromkeys(parts["constants"])})
+    return dict(bindings(ast.parse(text).body))
+
+
+def check_names(taken: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """UsageError where a file that is taken along has a name that the script uses for something else.
+
+    Both are names with what they mean; only an import means the same in both.
+    """
+    names = sorted(name for name, meaning in taken.items() if name in own and own[name] != meaning)
+    if names:
+        raise UsageError(f"no script can be made: its own name {names[0]!r} is one of the launcher's; rename that")
 
 
 def helpers(functions: Sequence[str], check: ScriptCheck) -> Iterator[str]:

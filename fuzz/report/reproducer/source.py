@@ -1,6 +1,7 @@
 """Collects the parts of modules that a stand-alone script needs, without the declarations as targets.
 
-A target's file may import helpers from files beside it; these are taken along. What is installed stays an import.
+A target's file may import helpers from files and packages beside it; these are taken along. What is installed stays an
+import.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
 from fuzz.errors import TargetError
+from fuzz.report.reproducer.modules import Import, Module, bindings, changes, defines, of_fuzz
 
 PACKAGE = Path(__file__).parents[2]
 PREFIX = "fuzz_"
@@ -20,66 +21,29 @@ PREFIX = "fuzz_"
 
 
 @dataclass
-class Module:
-    """A file's text, and which of its top-level statements are needed."""
-
-    source: str
-    folder: Path
-    package: bool = False
-    needed: set[int] = field(default_factory=set)
-    requested: set[str] = field(default_factory=set)
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        return ast.parse(self.source)
-
-    @cached_property
-    def defined(self) -> dict[str, list[ast.stmt]]:
-        """Name -> the top-level statements that bind it or change what it holds, in the order of the file."""
-        found: dict[str, list[ast.stmt]] = {}
-        for node in self.tree.body:
-            for name in dict.fromkeys([*defines(node), *changes(node)]):
-                found.setdefault(name, []).append(node)
-        return found
-
-    @cached_property
-    def imported_files(self) -> dict[str, tuple[Path, str]]:
-        """Names imported from files that are taken along: where each stands, and what it is called there."""
-        return {
-            alias.asname or alias.name: (path, alias.name)
-            for node in self.tree.body
-            if isinstance(node, ast.ImportFrom) and (path := self.local_file(node)) is not None
-            for alias in node.names
-        }
-
-    def local_file(self, node: ast.ImportFrom) -> Path | None:
-        """The file that an import is from, if that is taken along."""
-        name = node.module or ""
-        if self.package:
-            path = PACKAGE.parent / f"{name.replace('.', '/')}.py"
-            return path if name.startswith("fuzz.") and path.is_file() else None
-        path = self.folder / f"{name}.py"
-        return path if name.isidentifier() and path.is_file() else None
-
-    @cached_property
-    def public(self) -> set[str]:
-        """Names that are imported from fuzz, which only declarations use."""
-        nodes = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and of_fuzz(node.module)]
-        return {alias.asname or alias.name for node in nodes for alias in node.names}
-
-
-@dataclass
 class SourceCollector:
     """Modules by their file, those that others borrow from first."""
 
     modules: dict[Path, Module] = field(default_factory=dict)
+    reading: list[Path] = field(default_factory=list)
 
-    def add(self, path: Path, source: str = "") -> Module:
-        """The module of a file; `source` is its text where that is not what the file holds."""
+    def add(self, path: Path, source: str = "", root: Path | None = None) -> Module:
+        """The module of a file; `source` is its text where that is not what the file holds.
+
+        TargetError where files borrow names from each other in a circle.
+        """
         if path not in self.modules:
-            module = Module(source or path.read_text(encoding="utf-8-sig"), path.parent, path.is_relative_to(PACKAGE))
-            for other in dict.fromkeys(place for place, _ in module.imported_files.values()):
-                self.add(other)
+            package = path.is_relative_to(PACKAGE)
+            root = PACKAGE.parent if package else root or path.parent
+            module = Module(source or path.read_text(encoding="utf-8-sig"), path, root, package, self.modules)
+            self.reading.append(path)
+            for other in dict.fromkeys(module.local_files()):
+                # A package is read while it imports from its own files.
+                if other in self.reading and other.name != "__init__.py":
+                    raise TargetError(f"no script can be made: {path.name} and {other.name} import each other")
+                if other not in self.reading:
+                    self.add(other, root=root)
+            self.reading.remove(path)
             self.modules[path] = module
         return self.modules[path]
 
@@ -97,6 +61,8 @@ class SourceCollector:
                 if not isinstance(node, ast.FunctionDef | ast.ClassDef) and module.public & set(uses(node, set())):
                     part = f"the launcher uses {name!r}, which is part of a declaration"
                     raise TargetError(f"no script can be made: {part}")
+                if any(isinstance(part, ast.ImportFrom) and part.level for part in ast.walk(node)):
+                    raise TargetError(f"no script can be made: {name!r} imports from its own package while it runs")
                 module.needed.add(id(node))
                 pending += (
                     uses(node, set(), annotations=False) if module.package else uses(node, self.declaring(module))
@@ -114,38 +80,70 @@ class SourceCollector:
 
     def pieces(self) -> Iterator[str]:
         """The text of what is needed, module by module in the order of each file. TargetError where names collide."""
-        taken: dict[str, Path] = {}
         imported: set[str] = set()
         effects = {path: list(self.effects(module)) for path, module in self.modules.items()}
         for path, nodes in effects.items():
             self.require(path, [name for node in nodes for name in names_in(node)])
+        self.bound()
         for path, module in self.modules.items():
-            if not module.needed and not effects[path]:
+            if not module.needed and not module.requested and not effects[path]:
                 continue
-            for node in (node for node in module.tree.body if id(node) in module.needed and not module.package):
-                for name in defines(node):
-                    if taken.setdefault(name, path) != path:
-                        files = f"{taken[name].name} and {path.name}"
-                        raise TargetError(f"no script can be made: {name!r} means two things, in {files}")
             for node in module.tree.body:
                 text = self.text(module, node, node in effects[path])
                 if text and text not in imported:
                     yield text
                 imported |= {text} if isinstance(node, ast.Import | ast.ImportFrom) else set()
 
+    def bound(self) -> dict[str, str]:
+        """The names that are taken along, each with its import or its file. TargetError where one means two things."""
+        meanings: dict[str, tuple[str, Path]] = {}
+        for path, module in self.modules.items():
+            for name, meaning in self.meanings(module).items() if not module.package else []:
+                first, other = meanings.setdefault(name, (meaning, path))
+                if first != meaning:
+                    raise TargetError(
+                        f"no script can be made: {name!r} means two things, in {other.name} and {path.name}"
+                    )
+        return {name: meaning for name, (meaning, _) in meanings.items()}
+
+    def meanings(self, module: Module) -> dict[str, str]:
+        """The names that a module binds in a script, each with the import that does, or the module's file."""
+        effects, found = list(self.effects(module)), dict[str, str]()
+        for node in module.tree.body:
+            if not isinstance(node, Import) and id(node) not in module.needed and node not in effects:
+                continue
+            for name, statement in bindings([node]):
+                borrowed = module.imported_files.get(name)
+                if statement and name not in module.requested or borrowed and borrowed[1] == name:
+                    continue
+                meaning = str(module.path) if borrowed else statement or str(module.path)
+                found[name] = meaning if found.get(name, meaning) == meaning else str(module.path)
+        return found
+
     def imported_modules(self) -> dict[str, str]:
-        """Name -> text of files that are imported as modules or while a function runs, and of those beside them."""
+        """Path -> text of files that are imported as modules or while a function runs, and what those import."""
         pending, found = list[Path](), dict[Path, str]()
+        root = Path()
         for module in self.modules.values():
-            for node in module.tree.body if not module.package else []:
-                if isinstance(node, ast.Import) or id(node) in module.needed:
-                    pending += imported_beside(node, module.folder)
+            if not module.package:
+                root = module.root
+                pending += self.embedded_files(module)
         while pending:
             path = pending.pop()
             if path not in found:
                 found[path] = path.read_text(encoding="utf-8-sig")
-                pending += imported_beside(ast.parse(found[path]), path.parent)
-        return {path.name: found[path] for path in sorted(found)}
+                embedded = Module(found[path], path, root)
+                pending += embedded.embedded_files(embedded.tree)
+        return {path.relative_to(root).as_posix(): found[path] for path in sorted(found)}
+
+    def embedded_files(self, module: Module) -> Iterator[Path]:
+        """The files that the statements which are taken of a module import as modules."""
+        effects = list(self.effects(module))
+        for node in module.tree.body:
+            if isinstance(node, ast.ImportFrom):
+                yield from module.embedded_files(ast.ImportFrom(node.module, submodules(module, node), node.level))
+            elif isinstance(node, ast.Import) or id(node) in module.needed or node in effects:
+                yield from module.embedded_files(node)
 
     def effects(self, module: Module) -> Iterator[ast.stmt]:
         """Top-level statements that bind no name and declare nothing, such as a setting of the environment."""
@@ -164,9 +162,12 @@ class SourceCollector:
     def text(self, module: Module, node: ast.stmt, effect: bool) -> str:
         """What becomes of a top-level statement; empty where it is left out."""
         if isinstance(node, ast.ImportFrom):
+            modules = submodules(module, node)
+            imported = [ast.unparse(ast.ImportFrom(module.imported_module(node), modules, 0))] if modules else []
             if module.local_file(node) is not None:
                 kept = [alias for alias in node.names if alias.asname in module.requested and not module.package]
-                return "\n".join(f"{alias.asname} = {alias.name}" for alias in kept)
+                named = [f"{alias.asname} = {alias.name}" for alias in kept if alias not in modules]
+                return "\n".join([*imported, *named])
             return "" if of_fuzz(node.module) or node.module == "__future__" else ast.unparse(node)
         if isinstance(node, ast.Import):
             return "" if any(of_fuzz(alias.name) for alias in node.names) else ast.unparse(node)
@@ -175,52 +176,15 @@ class SourceCollector:
         return package_text(module, node) if module.package else target_text(module, node, self.declaring(module))
 
 
-def imported_beside(node: ast.AST, folder: Path) -> Iterator[Path]:
-    """The files in `folder` that are imported anywhere in a statement."""
-    for part in ast.walk(node):
-        modules = [part.module] if isinstance(part, ast.ImportFrom) and not part.level else []
-        modules += [alias.name for alias in part.names] if isinstance(part, ast.Import) else []
-        for name in filter(None, modules):
-            path = folder / f"{name}.py"
-            if name.isidentifier() and path.is_file():
-                yield path
-
-
-def of_fuzz(name: str | None) -> bool:
-    return (name or "").partition(".")[0] == "fuzz"
+def submodules(module: Module, node: ast.ImportFrom) -> list[ast.alias]:
+    """What a statement imports that is a module of a package beside the target."""
+    return [alias for alias in node.names if module.is_submodule(node, alias)]
 
 
 def futures(module: Module) -> list[str]:
     """Its imports from the future, which stand first in a script."""
     nodes = [node for node in module.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     return [ast.unparse(node) for node in nodes]
-
-
-def places(node: ast.stmt) -> list[ast.expr]:
-    """What a top-level statement that is no definition assigns to or deletes."""
-    if isinstance(node, ast.Assign | ast.Delete):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else []
-
-
-def defines(node: ast.stmt) -> Iterator[str]:
-    """The names that a top-level statement binds."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        yield node.name
-    for part in (part for place in places(node) for part in ast.walk(place)):
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
-            yield part.id
-
-
-def changes(node: ast.stmt) -> Iterator[str]:
-    """The names of whose value a top-level statement changes a part, as in ``TABLE["key"] = 3``."""
-    for part in (part for place in places(node) for part in ast.walk(place)):
-        if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
-            root: ast.expr = part
-            while isinstance(root, ast.Subscript | ast.Attribute):
-                root = root.value
-            if isinstance(root, ast.Name):
-                yield root.id
 
 
 def names_in(node: ast.AST) -> list[str]:
