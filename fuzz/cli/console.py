@@ -76,6 +76,13 @@ def put(text: str) -> None:
     print(printable_lines(text))
 
 
+def put_program(text: str) -> None:
+    """A program on standard output, in UTF-8 whatever the locale is: so Python reads it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    print(text)
+
+
 def put_json(value: Any) -> None:
     """One JSON value on standard output."""
     print(json.dumps(value, default=str, allow_nan=False))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.cli.console import put
+from fuzz.cli.console import put, put_program
 from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget, refuse_unused
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
@@ -47,7 +47,7 @@ def show(
 
     _, loaded = load_target_of(entry, path, target)
     planted_bug = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    print(program(entry, loaded, planted_bug, repeat))
+    put_program(program(entry, loaded, planted_bug, repeat))
     return 0
 
 

@@ -63,6 +63,16 @@ def test_names_of_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     assert r"\u044f\u0434\u0440\u043e \xe9/\u0436.yamlx" in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_program_is_utf_8_whatever_the_locale(encoding: str) -> None:
+    """As Python reads it."""
+    program = "import sys\nfrom fuzz.cli.console import put_program, set_up_streams\n"
+    program += "set_up_streams()\nput_program('# \u00e9 \u044f')\nsys.stdout.flush()\n"
+    variables = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, check=True)
+    assert done.stdout.decode() == "# \u00e9 \u044f\n"
+
+
 def test_a_pipe_that_its_reader_has_closed_is_no_reason_to_complain() -> None:
     reader, writer = os.pipe()
     os.close(reader)
