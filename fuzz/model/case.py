@@ -20,6 +20,8 @@ from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, bits_of
 
 Scalar = bool | int | float | str | None
+LEAST_INTEGER, LARGEST_INTEGER = -(1 << 63), (1 << 64) - 1
+"""The integers that an option may be."""
 SEED_STRIDE = 1 << 16
 """From one replica's seeds to the next one's: more than any seed that is drawn."""
 MAX_MATERIALISED = 1 << 12

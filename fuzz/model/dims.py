@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from fuzz.errors import TargetError
 
+LONGEST_EXPRESSION = 400
+"""Characters of the longest size expression that is declared or read."""
 OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,

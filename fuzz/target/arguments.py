@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fuzz.errors import TargetError
-from fuzz.model.case import Argument, Call, Scalar
-from fuzz.model.dims import Size, evaluate
+from fuzz.escaping import clean_text
+from fuzz.model.case import LARGEST_INTEGER, LEAST_INTEGER, Argument, Call, Scalar
+from fuzz.model.dims import LONGEST_EXPRESSION, Size, evaluate
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Values
 from fuzz.target.shapes import Dim, Shape, Sizes, named_sizes, spell_out
 
+LONGEST_NAME, SHOWN = 200, 60
+"""Characters of the longest name of an argument or a dim, and those of a longer one that a message shows."""
 Numbers = NDArray[Any]
 """Values as numbers that numpy calculates with."""
 
@@ -127,11 +131,40 @@ class OptionArgument:
 
     choices: tuple[Scalar, ...]
 
+    def as_written(self, name: str) -> OptionArgument:
+        """The option with numbers of numpy as Python's. TargetError for a value that no entry can hold."""
+        return replace(self, choices=tuple(plain_scalar(name, choice) for choice in self.choices))
+
+
+def plain_scalar(name: str, choice: Any) -> Scalar:
+    """The value of an option as an entry holds it: numbers of numpy as Python's. TargetError for what none can hold."""
+    plain = choice.item() if isinstance(choice, np.generic) else choice
+    if isinstance(choice, Enum):
+        made = "give the member's name or value, and make it of that in the launcher"
+        raise TargetError(f"argument {name!r} is an option of {type(choice).__name__}.{choice.name}: {made}")
+    if plain is not None and type(plain) not in (bool, int, float, str):
+        raise TargetError(f"argument {name!r} is an option of {choice!r}: bool, int, float, str or None is due")
+    if type(plain) is int and not LEAST_INTEGER <= plain <= LARGEST_INTEGER:
+        raise TargetError(f"argument {name!r} is an option of an integer of more than 64 bits, which no kernel takes")
+    return plain  # type: ignore[no-any-return]
+
+
+def check_writable(name: str, argument: object) -> None:
+    """TargetError for an argument whose name or size expressions no entry can hold."""
+    if not name.isidentifier() or len(name) > LONGEST_NAME:
+        due = f"must be an identifier of at most {LONGEST_NAME} letters"
+        raise TargetError(f"the name {clean_text(name, SHOWN)!r} of an argument {due}")
+    for text in argument.expressions if isinstance(argument, TensorArgument) else ():
+        if len(text) > LONGEST_EXPRESSION:
+            due = f"at most {LONGEST_EXPRESSION} are due: give the dims shorter names"
+            raise TargetError(f"argument {name!r} has a size expression of {len(text)} characters; {due}")
+
 
 def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Size:
     """A named dim between low and high, both included. TargetError where no size is possible."""
-    if not name.isidentifier():
-        raise TargetError(f"dim name {name!r} must be an identifier")
+    if not name.isidentifier() or len(name) > LONGEST_NAME:
+        due = f"must be an identifier of at most {LONGEST_NAME} letters"
+        raise TargetError(f"dim name {clean_text(name, SHOWN)!r} {due}")
     if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
         raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
     return Size(name, low, high, multiple_of)

@@ -18,7 +18,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import to_bits
 from fuzz.model.layout import CONTIGUOUS, SPAN, Layout, find_layout
 from fuzz.model.recipes import exact, recipe
-from fuzz.target.arguments import TensorArgument
+from fuzz.target.arguments import TensorArgument, plain_scalar
 from fuzz.target.legal import make_legal
 from fuzz.target.shapes import Shape, fitting
 from fuzz.target.spec import Target
@@ -65,7 +65,7 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
         if key not in known:
             raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
     try:
-        options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
+        options = {key: plain_scalar(key, given.get(key, option.choices[0])) for key, option in target.options.items()}
         tensors = {key: _decided(declared, options) for key, declared in tensors.items()}
         described = {key: _describe(value) for key, value in given.items() if key in tensors and value is not None}
         ranks = _find_ranks(target, [(tensors[key], one["values"].ndim) for key, one in described.items()])

@@ -13,7 +13,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Call, Scalar
 from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes, listed
+from fuzz.target.arguments import OptionArgument, TensorArgument, check_writable, known_dtypes, listed
 from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
 from fuzz.target.nonfinite import parse_nonfinite
 from fuzz.target.shapes import Sizes
@@ -227,7 +227,7 @@ def declare(
     declared = cls(
         name=label, launcher=launcher, path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
         sizes=sizes, tensors=tensors,
-        options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
+        options={key: value.as_written(key) for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
         contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
@@ -306,6 +306,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key, value in arguments.items():
         if not isinstance(value, TensorArgument | OptionArgument | Size):
             raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
+    for key, value in (*arguments.items(), *target.cotangents.items()):
+        check_writable(key, value)
     _check_parameters(target, arguments, where)
     _check_names(target, where)
     if target.exact is not None and (target.differentiable or target.reference is None):

@@ -344,7 +344,7 @@ SHAPES = [
     ("4//(N - 2)", "divides by 0"),
     ("__import__('os')", "size expression"),
     ("N" + "*N" * 90, "elements, more than"),
-    ("N" + "+N" * 200, "more than 200 characters"),
+    ("N" + "+N" * 200, "more than 400 characters"),
     ("(" * 199 + "N", "size expression"),
 ]
 

@@ -258,3 +258,13 @@ def test_check_examines_a_given_input(tmp_path: Path) -> None:
     loaded.check(x=torch.tensor([1.0, 2.0]))
     with pytest.raises(AssertionError, match=r"y\[0\] is 7.0, should be 6.5"):
         loaded.check(x=torch.tensor([1.0, 3.25]))
+
+
+def test_options_of_numpy_are_numbers_of_python_in_a_case() -> None:
+    target = declare(launcher, **DECLARATION)
+    given = dict(x=np.ones((1, 5), np.float32), ids=np.zeros(1, np.int64), scale=np.float64(2.0))
+    case = given_case(target, [given])
+    assert type(case.last.options["scale"]) is float
+    assert codec.loads(codec.dumps(Entry(case)).encode()).case.key == case.key
+    with pytest.raises(TargetError, match="'scale' is an option of an integer of more than 64 bits"):
+        given_case(target, [{**given, "scale": 1 << 70}])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import fuzz
+from fuzz.corpus import codec
 from fuzz.errors import TargetError
 from fuzz.model.case import sort_key
 from fuzz.model.dims import Size
+from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.oracles.execution.probe import probe_reference
 from fuzz.search.engines import RandomEngine
@@ -19,6 +23,10 @@ from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target, declare
 
 M, N = size("M", 1, 8), size("N", 2, 16, multiple_of=2)
+
+
+class Level(IntEnum):
+    LOW = 1
 
 
 def launcher(x: Any, eps: float = 0.0) -> dict[str, Any]:
@@ -88,6 +96,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": tensor(N), "dot": "tf64"}, "dot is 'ieee' or 'tf32'"),
     ({"x": tensor(N), "dtypes": ("float8",)}, "unknown dtype 'float8'; known:"),
     ({"x": tensor(N - 4, N)}, "negative size at the smallest dims"),
+    ({"x": tensor(N), "eps": option(Level.LOW)}, "'eps' is an option of Level.LOW: give the member's name or value"),
+    ({"x": tensor(N), "eps": option(0, 1 << 64)}, "'eps' is an option of an integer of more than 64 bits"),
+    ({"x": tensor(N), "eps": option(torch.float32)}, "'eps' is an option of torch.float32: bool, int, float, str or"),
+    (
+        {"x": tensor(sum([N] * 100, N)), "dims": (N,)},
+        "'x' has a size expression of 601 characters; at most 400",
+    ),
+    ({"x": tensor(N), "differentiable": {"y 1": tensor(N)}}, "the name 'y 1' of an argument must be an identifier"),
 ]
 
 
@@ -104,6 +120,26 @@ def test_what_contradicts_itself_is_named(declaration: dict[str, Any], message: 
 def test_a_dim_that_has_no_size_is_refused(name: str, low: int, high: int, multiple: int) -> None:
     with pytest.raises(TargetError, match="dim"):
         size(name, low, high, multiple_of=multiple)
+
+
+def test_names_that_no_entry_can_hold_are_refused() -> None:
+    name = "x" * 201
+    with pytest.raises(TargetError, match="the name 'x+ ?..' of an argument must be an identifier of at most 200"):
+        declare(lambda **arguments: {}, name="t", **{name: tensor(N)})
+    with pytest.raises(TargetError, match="dim name 'x+ ?..' must be an identifier of at most 200"):
+        size(name, 1, 8)
+
+
+def test_what_is_declared_can_be_written_and_read() -> None:
+    """Numbers of numpy among the options, long names and long shapes."""
+    dims = [size(letter * 60, 1, 8) for letter in "abcd"]
+    x, many, eps = tensor(sum(dims[1:], dims[0])), "x" * 200, option(*np.linspace(0.5, 1.5, 3), *np.arange(2), np.True_)
+    made = declare(lambda **arguments: {}, name="t", dims=dims, eps=eps, **{many: x})
+    assert made.options["eps"].choices == (0.5, 1.0, 1.5, 0, 1, True)
+    assert [type(choice) for choice in made.options["eps"].choices] == [float, float, float, int, int, bool]
+    engine = RandomEngine(made, 0)
+    for case in (engine.case(number) for number in range(20)):
+        assert codec.loads(codec.dumps(Entry(case)).encode()).case.key == case.key
 
 
 def test_an_option_needs_a_value() -> None:

@@ -9,8 +9,17 @@ from typing import Any
 
 from fuzz.corpus.codec.strict_yaml import fields_of, mapping, name, natural, sequence, shorten, text, texts
 from fuzz.errors import CorpusError, FuzzError
-from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
-from fuzz.model.dims import resolve
+from fuzz.model.case import (
+    LARGEST_INTEGER,
+    LEAST_INTEGER,
+    Argument,
+    Call,
+    Case,
+    LaunchOptions,
+    Scalar,
+    Split,
+)
+from fuzz.model.dims import LONGEST_EXPRESSION, resolve
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import Element, Finding
@@ -30,8 +39,6 @@ STEPS = 1 << 20
 """The largest step, pad or offset of a layout."""
 REACH = 40
 MAX_LAUNCH_OPTION = (1 << 31) - 1
-EXPRESSION = 200
-"""Characters of the longest size expression."""
 RATE = re.compile("([0-9]{1,9})/([1-9][0-9]{0,8})", re.ASCII)
 WORDS = re.compile(r"(0x[0-9a-f]{1,16}( 0x[0-9a-f]{1,16})*)?")
 NUMBER = re.compile(r"-?(inf|nan|[0-9]{1,300}(\.[0-9]{1,300})?(e[+-]?[0-9]{1,4})?)")
@@ -149,8 +156,8 @@ def _argument(value: Any, title: str, dims: Mapping[str, int]) -> Argument:
     shape = texts(fields["shape"], f"the shape of {title}")
     if len(shape) > RANK:
         raise CorpusError(f"the shape of {title} has {len(shape)} dims, more than {RANK}")
-    if any(len(size) > EXPRESSION for size in shape):
-        raise CorpusError(f"the shape of {title} has more than {EXPRESSION} characters")
+    if any(len(size) > LONGEST_EXPRESSION for size in shape):
+        raise CorpusError(f"the shape of {title} has more than {LONGEST_EXPRESSION} characters")
     resolve(shape, dims)
     dtype = text(fields["dtype"], f"the dtype of {title}")
     if dtype not in DTYPES:
@@ -260,6 +267,6 @@ def _scalar(value: Any, what: str) -> Scalar:
     number = _number(value, what)
     if not re.fullmatch(r"-?[0-9]+", value):
         return number
-    if not -(1 << 63) <= int(value) < 1 << 64:
+    if not LEAST_INTEGER <= int(value) <= LARGEST_INTEGER:
         raise CorpusError(f"{what} is {shorten(value)}, which no integer of 64 bits is")
     return int(value)
