@@ -42,6 +42,8 @@ REQUEST_SECONDS = 1.0
 """Seconds that a later request is to take: between requests the budget is asked."""
 COUNT_SHARE = 0.2
 """The share of the time for grading that counting the rate may take; fewer replicas are counted then."""
+MAX_REJECTED = 16
+"""Cases of one class in which another bug may show instead, after which the class counts as showing nothing."""
 MAX_EXAMPLES = 3
 """Cases of one class that are tried again; where none of them holds, the class counts as showing nothing."""
 VERDICT_SECONDS = 15.0
@@ -56,6 +58,13 @@ SMALLEST_NORMAL = 2.0**-126
 """Of float32 and bfloat16: kernels and compilers may flush what is smaller, as float16 is computed in float32."""
 OFFSET_LIMIT = 1 << 31
 """Elements beyond which an offset does not fit 32 bits."""
+IsOwn = Callable[[Bug, Case, Finding], bool]
+"""Whether a finding like a bug's is the bug's own in a case, and not that of another bug."""
+
+
+def always_own(bug: Bug, case: Case, finding: Finding) -> bool:
+    """The answer where no other bugs are known."""
+    return True
 
 
 @dataclass
@@ -63,6 +72,7 @@ class Grader:
     """Grades bugs of one target. Raises OutOfTime where the budget ends, and where the worker's deadline passes.
 
     `plans` are the plans of a class of inputs that are like a case, `replicas` how many of each are tried by class.
+    Only cases in which the finding `is_own` are evidence.
     """
 
     target: Target
@@ -71,6 +81,7 @@ class Grader:
     plans: Callable[[Case, Target, str], Iterator[Case]] = plans
     replicas: Mapping[str, int] = field(default_factory=lambda: SEARCH_REPLICAS)
     rate_replicas: int = RATE_REPLICAS
+    is_own: IsOwn = always_own
 
     def grade(self, bug: Bug) -> Grade:
         """The severity of a bug, with its typical case."""
@@ -118,11 +129,15 @@ class Grader:
 
     def _find_examples(self, bug: Bug, input_class: str, drawn: Iterator[Case]) -> Iterator[tuple[Case, Case, Finding]]:
         """(plan, its replica, finding) of the cases of a class that show the bug, in the order of the plans drawn."""
-        replicas = 1 if bug.finding.oracle == FAULT.name else self.replicas[input_class]
+        replicas, rejected = 1 if bug.finding.oracle == FAULT.name else self.replicas[input_class], 0
         for plan in drawn:
             for number, report in enumerate(self._examine(plan, range(replicas), bug.finding.oracle)):
-                if finding := find_alike(report, bug):
+                if (finding := find_alike(report, bug)) is None:
+                    continue
+                if self.is_own(bug, plan.replica(number), finding):
                     yield plan, plan.replica(number), finding
+                elif (rejected := rejected + 1) == MAX_REJECTED:
+                    return
 
     def _is_certain(self, bug: Bug, case: Case) -> bool:
         """Whether a clean worker shows it again, and the exact value does not say that nobody is wrong there."""
@@ -135,12 +150,14 @@ class Grader:
 
     def _count(self, bug: Bug, plan: Case, count: int) -> Rate:
         """In how many of a plan's replicas the bug shows, of as many as there is time for; all of them are examined."""
-        counting, reports = Budget(seconds=COUNT_SHARE * self.budget.seconds), []
+        counting, shown, runs = Budget(seconds=COUNT_SHARE * self.budget.seconds), 0, 0
         for report in self._examine(plan, range(count), bug.finding.oracle, together=MOST_DISAGREEING):
-            reports.append(report)
+            finding = find_alike(report, bug)
+            shown += finding is not None and self.is_own(bug, plan.replica(runs), finding)
+            runs += 1
             if not counting.left():
                 break
-        return Rate(sum(find_alike(report, bug) is not None for report in reports), max(len(reports), 1))
+        return Rate(shown, max(runs, 1))
 
     def _examine(self, plan: Case, numbers: range, oracle: str, together: int = RATE_REPLICAS) -> Iterator[Report]:
         """The reports on replicas of a plan, as many `together` at most as one request may run and has time for."""
@@ -258,7 +275,7 @@ def grade_extreme(bug: Bug, target: Target, why: str) -> Grade:
     return Grade(severity, "extreme", reason="; ".join(filter(None, (reason, why))))
 
 
-def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:
+def grade_bug(bug: Bug, triage: Triage, budget: Budget, is_own: IsOwn = always_own) -> None:
     """Grades a bug of which nothing but shrinking is cut off, which `cut_off` goes on to name.
 
     Where OutOfTime is raised, it names this step in place of none, and the bug may have a grade for now, in doubt.
@@ -266,7 +283,7 @@ def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:
     if bug.cut_off in ("", SHRINKING, GRADING):
         cut_off = bug.cut_off if bug.cut_off == SHRINKING else ""
         bug.cut_off, bug.grade_in_doubt = cut_off or GRADING, True
-        grader = Grader(triage.target, triage, budget)
+        grader = Grader(triage.target, triage, budget, is_own=is_own)
         if bug.grade is None:
             bug.grade = grader.grade_for_now(bug)
         bug.grade = grader.grade(bug)

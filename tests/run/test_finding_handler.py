@@ -629,7 +629,7 @@ def test_a_bug_was_first_seen_when_its_case_disagreed(
 def test_grading_is_postponed_while_something_new_waits(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def grade_slowly(bug: Bug, triage: Triage, budget: Budget) -> None:
+    def grade_slowly(bug: Bug, triage: Triage, budget: Budget, *_: object) -> None:
         bug.cut_off = "grading"
         if not replace(budget, started=budget.started - 3.0).left():
             budget.postponed = True

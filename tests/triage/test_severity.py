@@ -322,6 +322,20 @@ def test_a_slow_typical_case_is_counted_in_few_replicas(monkeypatch: pytest.Monk
     assert clock[0] < 10
 
 
+def test_cases_that_another_bug_explains_are_no_evidence_and_do_not_count() -> None:
+    """A bug of extreme inputs was high, as 100 % of usual ones showed another bug in the same output."""
+
+    def is_own(bug: Bug, case: Case, finding: Finding) -> bool:
+        is_even = case.last.arguments["x"].bits(case.last.dims).ravel()[0] % 2 == 0
+        return largest(case) > 2.0**100 and bool(is_even)
+
+    case = case_of()
+    bug, fake = make_bug(case, finding=wrong()), FakeTriage(made(), lambda case: wrong())
+    grade_bug(bug, fake, Budget(), is_own)  # type: ignore[arg-type]
+    assert bug.grade and bug.grade.typical and (bug.grade.severity, bug.grade.input_class) == ("low", "extreme")
+    assert is_own(bug, bug.grade.typical.case, bug.finding) and not bug.grade.typical.rate.certain
+
+
 def test_what_is_not_shrunk_to_the_end_is_graded_and_still_says_so() -> None:
     bug = make_bug(case_of(), finding=wrong(), cut_off="shrinking")
     with pytest.raises(OutOfTime):

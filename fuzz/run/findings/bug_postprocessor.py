@@ -13,6 +13,7 @@ from fuzz.model.case import Case
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_saver import BugSaver
+from fuzz.run.findings.own_evidence import shows_itself
 from fuzz.shrink.shrinker import Budget
 from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.triage.cross_check import CROSS_CHECK, cross_check, only_on_cpu
@@ -127,7 +128,7 @@ class BugPostprocessor:
 
     def _grade(self, bug: Bug, budget: Budget) -> None:
         if bug.grade is None or bug.grade_in_doubt:
-            grade_bug(bug, self.triage, budget)
+            grade_bug(bug, self.triage, budget, partial(shows_itself, self.saver.attribution))
 
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""
