@@ -182,6 +182,21 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         assert len(list(corpus.entry_files([tmp_path]))) == entries
 
 
+def test_no_second_entry_is_saved_of_a_cause_that_somebody_has_accepted(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    """It was open, so that every later run reported what was accepted."""
+    small, large = two_cases
+    path = corpus.save_entry(tmp_path, make_bug(large, "dx").to_entry())
+    corpus.mark(path, "accepted", "known")
+    run = make_handler(layernorm, tmp_path)
+    run.bugs += read_known_bugs(tmp_path, layernorm, None)
+    bug = make_bug(small, "dx")
+    run.add_bug(bug, first_seen(bug))
+    assert [corpus.read(path).status for path in corpus.entry_files([tmp_path])] == ["accepted"]
+    assert [(one.hits, one.accepted) for one in run.bugs] == [(1, True)]
+
+
 def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

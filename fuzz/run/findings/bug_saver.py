@@ -25,7 +25,8 @@ from fuzz.worker.deadline import OutOfTime
 class BugSaver:
     """Keeps the bugs of a run as entries in the folder of its target, each with where it was seen.
 
-    With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds already is saved as another entry.
+    With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds already is saved as another entry;
+    not of one that somebody has accepted, which an open entry would report again.
     While a bug is saved, `file_lock` keeps others out of the target's folder. `written` are the paths of the entries
     that this run has saved as new ones.
     """
@@ -57,7 +58,8 @@ class BugSaver:
 
     def replaces(self, bug: Bug, same: Bug) -> bool:
         """Whether the entry of a bug with the same cause is to be replaced, or joined by another one."""
-        return self.attribution.is_better(bug, same) and (self.keep_smaller_duplicate or not same.known)
+        keeps_both = self.keep_smaller_duplicate and not same.accepted
+        return self.attribution.is_better(bug, same) and (keeps_both or not same.known)
 
     @contextmanager
     def locked(self, bug: Bug) -> Iterator[None]:
