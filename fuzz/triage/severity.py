@@ -56,6 +56,8 @@ UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
 SMALLEST_NORMAL = 2.0**-126
 """Of float32 and bfloat16: kernels and compilers may flush what is smaller, as float16 is computed in float32."""
+SMALLEST_NORMAL_DOUBLE, DOUBLE_WORD = 2.0**-1022, len("0x") + 16
+"""The same of float64, and the length of its words in hex."""
 OFFSET_LIMIT = 1 << 31
 """Elements beyond which an offset does not fit 32 bits."""
 IsOwn = Callable[[Bug, Case, Finding], bool]
@@ -98,7 +100,7 @@ class Grader:
             finding = typical.finding if typical else bug.finding
             eager = self._compare_eager(bug, typical.case if typical else bug.case, finding)
             shared = eager is not None and eager.shares(worse_of(finding, bug.finding))
-            tiny = all(is_subnormal(one) for one in (bug.sought, bug.finding, finding))
+            tiny = all(is_subnormal(one, self.target) for one in (bug.sought, bug.finding, finding))
             severity, reason = decide_severity(bug, input_class, shared, self.target, tiny=tiny)
             ratio, dtype = (eager.ratio, eager.dtype) if eager else (None, "")
             return Grade(severity, input_class, typical, ratio, dtype, reason)
@@ -214,9 +216,16 @@ def promises_large(target: Target) -> bool:
     return target.large or max(declared, default=0) >= OFFSET_LIMIT
 
 
-def is_subnormal(finding: Finding) -> bool:
-    """Whether all that is wrong is, and should be, below the smallest normal number of float32."""
-    return bool(finding.largest) and max(number for _, number in finding.largest) < SMALLEST_NORMAL
+def is_subnormal(finding: Finding, target: Target) -> bool:
+    """Whether all that is wrong is, and should be, below the smallest normal number of float32: of float64 where a
+    target accumulates in that and an output is not known to be narrower.
+    """
+    narrow = {element.output for element in finding.elements if len(element.got_word) < DOUBLE_WORD}
+
+    def limit(output: str) -> float:
+        return SMALLEST_NORMAL_DOUBLE if target.accumulate == "float64" and output not in narrow else SMALLEST_NORMAL
+
+    return bool(finding.largest) and all(number < limit(output) for output, number in finding.largest)
 
 
 def decide_severity(bug: Bug, input_class: str, shared: bool, target: Target, *, tiny: bool = False) -> tuple[str, str]:
@@ -271,7 +280,7 @@ def grade_by_run(bug: Bug, target: Target, usual_cases: int) -> Grade | None:
 
 def grade_extreme(bug: Bug, target: Target, why: str) -> Grade:
     """The grade of a bug that extreme inputs alone show, without a typical case; `why` ends its reason."""
-    severity, reason = decide_severity(bug, "extreme", False, target, tiny=is_subnormal(bug.finding))
+    severity, reason = decide_severity(bug, "extreme", False, target, tiny=is_subnormal(bug.finding, target))
     return Grade(severity, "extreme", reason="; ".join(filter(None, (reason, why))))
 
 

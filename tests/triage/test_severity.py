@@ -17,7 +17,7 @@ from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
-from fuzz.model.finding import Finding, Verdict
+from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.grade import FOR_NOW, Grade
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
@@ -93,7 +93,7 @@ def graded(
     shows: Shows, case: Case | None = None, kernel: Target | None = None, **triage: Any
 ) -> tuple[Bug, FakeTriage]:
     """The graded bug of a certified finding, and what was drawn."""
-    case, fake = case or case_of(), FakeTriage(made(), shows, **triage)
+    case, fake = case or case_of(), FakeTriage(kernel or made(), shows, **triage)
     bug = make_bug(case, "y", finding=shows(case) or wrong())
     bug.least = replace(bug.least, verdict=Verdict("kernel"))
     grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
@@ -253,6 +253,20 @@ def test_wrong_results_of_subnormal_size_are_low_whatever_their_inputs(
 ) -> None:
     bug, _ = graded(lambda case: replace(wrong(symptom), largest=numbers))
     assert bug.grade and (bug.grade.severity, bug.grade.input_class) == (severity, "ordinary")
+
+
+@pytest.mark.parametrize(
+    ("number", "word", "severity"),
+    [(1e-41, "0x0000000000000000", "high"), (1e-310, "0x0000000000000000", "low"), (1e-41, "0x00000000", "low")],
+)
+def test_what_is_subnormal_is_so_in_the_dtype_that_is_accumulated_in_and_returned(
+    number: float, word: str, severity: str
+) -> None:
+    """1e-41 of float64 is a normal number."""
+    element = Element("y", (0, 0), "0.0", word, repr(number))
+    found = replace(wrong(), largest=(("y", number),), elements=(element,))
+    bug, _ = graded(lambda case: found, kernel=made(accumulate="float64"))
+    assert bug.grade and bug.grade.severity == severity
 
 
 def test_ordinary_inputs_whose_results_are_wrong_beyond_subnormals_are_high() -> None:
