@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzz.model.case import Case
-from fuzz.model.entry import Entry
+from fuzz.model.entry import Entry, is_one_input
 from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.grade import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.model.oracle_specs import ACCURACY, FAULT, find_oracle_spec
@@ -259,7 +259,7 @@ class Bug:
             return True
         shown = self.subjects | self.finding.subjects
         shared = shown & other.sought.subjects and not self.finding.is_other_fault(other.finding)
-        return self.case.key == other.case.key and bool(shared)
+        return bool(shared) and is_one_input(self.case, other.case)
 
     def was_seen_with(self, other: Bug) -> bool:
         """Whether one case showed both, with no two classes of symptom in an output that its oracle does not join."""

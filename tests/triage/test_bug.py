@@ -8,8 +8,11 @@ import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
+from fuzz.model.recipes import exact, recipe
 from fuzz.triage.bug import Origin, group_for_report
 from fuzz.triage.triggers import Trigger
 
@@ -20,6 +23,17 @@ def test_a_least_case_with_two_classes_of_symptom_is_two_bugs(two_cases: tuple[C
     number, nan = (make_bug(two_cases[0], finding=replace(wrong_value("dx"), symptom=s)) for s in ("sign", "nonfinite"))
     assert number.is_equal_to(make_bug(two_cases[0], "dx", "dweight")) and not number.is_equal_to(nan)
     assert not number.is_equal_to(make_bug(two_cases[1], "dx"))
+
+
+def test_one_case_is_one_bug_whether_its_values_are_made_by_a_recipe_or_written_out(
+    two_cases: tuple[Case, Case],
+) -> None:
+    """Both have the digest that names their entry, so that one would be written over the other."""
+    made = with_values(two_cases[0], 0, "x", recipe("zeros"))
+    x = made.last.tensors["x"]
+    written = with_values(made, 0, "x", exact(x.bits(made.last.dims), named_dtype(x.dtype)))
+    assert made.key != written.key and make_bug(made, "dx").is_equal_to(make_bug(written, "dx"))
+    assert not make_bug(made, "dx").is_equal_to(make_bug(with_values(made, 0, "x", recipe("ones")), "dx"))
 
 
 def test_a_write_conflict_at_one_line_is_one_bug_in_whatever_case(two_cases: tuple[Case, Case]) -> None:
