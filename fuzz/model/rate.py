@@ -31,6 +31,11 @@ class Rate:
         return self.disagreements >= self.runs
 
     @property
+    def at_least_once(self) -> Rate:
+        """The rate; of what showed in an earlier run, but in none of these, that with the earlier one."""
+        return self if self.disagreements else Rate(1, self.runs + 1)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The probability of showing itself, with 95 % confidence: Wilson's score interval (1927, J. ASA 22, 209)."""
         share, n = self.disagreements / self.runs, self.runs

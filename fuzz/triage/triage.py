@@ -180,14 +180,20 @@ class Triage:
             longer = replace(case, calls=calls + case.calls, split=None)
             reproduced = self.reproduce(longer, finding, clean=True)
             if reproduced:
-                return Bug(Example(longer, reproduced), Origin(case, reproduced.symptom), stateful=True)
+                # It showed once by now; of what shows by chance the rate says so.
+                rate = self.measure_rate(longer, reproduced, stateful=True).at_least_once
+                return Bug(Example(longer, reproduced), Origin(case, reproduced.symptom), rate, stateful=True)
         return None
 
-    def measure_rate(self, case: Case, finding: Finding) -> Rate:
-        """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
+    def measure_rate(self, case: Case, finding: Finding, *, stateful: bool = False) -> Rate:
+        """How often it shows itself, first in a clean worker; in fewer runs where each takes long.
+
+        What is `stateful` runs in a clean worker each time.
+        """
         times, runs, start = 0, 0, time.monotonic()
         while runs < RATE_RUNS and (runs < 2 or time.monotonic() - start < HANG_SECONDS):
-            times += self.reproduce(case, finding, clean=runs == 0) is not None
+            clean = stateful or runs == 0
+            times += self.reproduce(case, finding, clean=clean, stateful=stateful) is not None
             runs += 1
             if finding.symptom == "hung" and times:
                 break
@@ -217,9 +223,11 @@ class Triage:
             bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         cut_off = "" if budget.left() else SHRINKING
         bug.executions += budget.used
-        if not bug.rate.certain:
-            rate = self.measure_rate(bug.case, bug.finding)
-            bug.rate = rate if rate.disagreements else bug.rate
+        lost_calls = bug.stateful and len(bug.case.calls) == 1
+        bug.stateful = bug.stateful and not lost_calls
+        if lost_calls or not bug.rate.certain:
+            rate = self.measure_rate(bug.case, bug.finding, stateful=bug.stateful)
+            bug.rate = rate.at_least_once if rate.disagreements or bug.rate.certain else bug.rate
         self.worker.timeout = timeout
         bug.cut_off = cut_off
 

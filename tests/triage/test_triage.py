@@ -196,6 +196,36 @@ def test_shrinking_that_its_budget_ends_is_cut_off_and_explained_all_the_same(
     assert (bug.cut_off, bug.least.verdict.name) == (cut_off, "kernel")
 
 
+def test_how_often_a_bug_shows_is_measured_with_earlier_calls_and_again_without_them(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """What shows by chance, and did not for ten times, looks as if it needed earlier calls."""
+    found = make_bug(two_cases[0], "dx").finding
+    agreeing, disagreeing = (Report("returned", False, one, ORACLE_NAMES) for one in ((), (found,)))
+    runs = iter([*[agreeing] * 10, disagreeing, *[agreeing, disagreeing] * 5, *[agreeing, agreeing, disagreeing] * 4])
+
+    class Flaky(Triage):
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            return next(runs)
+
+        def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Any:
+            return SimpleNamespace(case=replace(bug.case, calls=(bug.case.last,)), finding=bug.finding)
+
+        def _is_reproducible(self, shrunk: Any, bug: Bug) -> bool:
+            return True
+
+    triage = Flaky(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
+    bug = triage.confirm(two_cases[0], found, two_cases[1:])
+    assert bug is not None and bug.stateful and len(bug.case.calls) == 2 and bug.rate == Rate(5, 10)
+    bug.rate = Rate(10, 10)
+    triage.shrink(bug, Budget())
+    assert not bug.stateful and len(bug.case.calls) == 1 and bug.rate == Rate(3, 10)
+
+
+def test_what_does_not_show_again_has_shown_once() -> None:
+    assert (Rate(0, 10).at_least_once, Rate(3, 10).at_least_once) == (Rate(1, 11), Rate(3, 10))
+
+
 @pytest.mark.parametrize(
     ("unshrunk", "is_kept"), [("kernel", True), ("unadjudicated", True), ("undecided", False), ("agrees", False)]
 )
