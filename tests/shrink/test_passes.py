@@ -8,7 +8,10 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
+import torch
 
+from fuzz import size, tensor
+from fuzz import target as declare
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Split, sort_key
 from fuzz.model.dtypes import DTYPES, from_bits, to_bits
 from fuzz.model.edit import with_dtype, with_launch
@@ -18,7 +21,6 @@ from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import COARSE, FINE, Pass, write_out_small
 from fuzz.shrink.passes.defaults import earlier, plain_dtypes, plain_everything, simpler_layouts
 from fuzz.shrink.passes.dims import combinations_of_small_dims, keep_slices, resize
-from fuzz.target.arguments import size
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
 
@@ -253,6 +255,20 @@ def test_written_words_are_the_same_bits(built_in: Target) -> None:
             for name, value in call.tensors.items():
                 assert isinstance(other.tensors[name].values, Exact) or isinstance(value.values, Recipe)
                 assert (value.bits(call.dims) == other.tensors[name].bits(other.dims)).all()
+
+
+def test_sizes_are_those_of_their_dim_in_whatever_order_a_case_lists_them() -> None:
+    """An entry may be older than the order of the target's arguments."""
+    rows, columns = size("M", 1, 8), size("N", 64, 512, multiple_of=64)
+
+    @declare(x=tensor(rows), y=tensor(columns), reference=lambda x, y: dict(out=x.sum() + y.sum()))
+    def sums(x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        return dict(out=x.sum() + y.sum())
+
+    case = RandomEngine(sums, 0).case(0)
+    turned = case.with_call(0, replace(case.last, dims={"N": 128, "M": 8}))
+    proposed = [made.last.dims for made in combinations_of_small_dims(turned, sums)]
+    assert {"N": 64, "M": 1} in proposed and all(dims["N"] % 64 == 0 for dims in proposed)
 
 
 def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() -> None:

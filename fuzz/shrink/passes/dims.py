@@ -151,9 +151,11 @@ def _with_total(case: Case, sizes: tuple[tuple[int, ...], ...]) -> tuple[int, tu
 
 
 def _small_sizes(target: Target, dims: Mapping[str, int], count: int) -> list[list[int]]:
-    """For each dim its `count` least sizes, and the one it has where that is larger."""
-    ranges = []
-    for dim in target.sizes:
+    """For each dim of a call its `count` least sizes, and the one it has where that is larger."""
+    ranges, sizes = [], {dim.name: dim for dim in target.sizes}
+    # In the order of the case: an entry may list its dims in another one than the target does now.
+    for name in dims:
+        dim = sizes[name]
         least = dim.clamp(dim.low)
         # Beyond the case's own size too: one dim may grow where another shrinks more.
         most = dim.clamp(least + (count - 1) * dim.multiple)
