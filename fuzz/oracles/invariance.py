@@ -83,12 +83,21 @@ class InvarianceOracle(RerunOracle):
         assert split is not None
         keyword = "rows" if exam.target.rows else "batch"
         if exam.target.invariance != "envelope":
-            finding = compare_bits(self.name, circumstance(split), pairs)
+            finding = in_batch(compare_bits(self.name, circumstance(split), pairs), split)
             return name_promise(finding, exam.target, keyword, "invariance='envelope'")
         inside = slice(split.start, split.start + split.length)
         stages = output_bounds(exam)
         bounds = ({name: bound[inside] for name, bound in each.items() if name in pairs} for each in stages)
-        return name_promise(compare_values(self.name, circumstance(split), pairs, bounds), exam.target, self.name)
+        drift = in_batch(compare_values(self.name, circumstance(split), pairs, bounds), split)
+        return name_promise(drift, exam.target, self.name)
+
+
+def in_batch(finding: Finding | None, split: Split) -> Finding | None:
+    """A finding in the split's rows, with the indices that its elements have in the whole batch."""
+    if finding is None:
+        return None
+    moved = (replace(one, index=(one.index[0] + split.start, *one.index[1:])) for one in finding.elements)
+    return replace(finding, elements=tuple(moved))
 
 
 def differing_where_contiguous(exams: Sequence[Examination], split: Split) -> list[int]:

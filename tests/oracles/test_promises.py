@@ -162,6 +162,16 @@ def test_drift_inside_the_envelope_is_allowed_where_bits_are_not_promised() -> N
     assert ("invariance", "drift") in fired(drifting, matrix(strict, split=split))
 
 
+@pytest.mark.parametrize("invariance", ["bitwise", "envelope"])
+def test_elements_that_differ_in_another_batch_have_their_index_in_the_whole_one(invariance: str) -> None:
+    def far(x: torch.Tensor) -> Outputs:
+        return dict(y=2 * x * (1 + 1e-3 * (x.shape[0] % 2)))
+
+    rows = made(far, invariance=invariance, batch=M)
+    (found,) = [one for one in judged(rows, matrix(rows, split=Split(3, 2))).findings if one.oracle == "invariance"]
+    assert {one.index[0] for one in found.elements} <= {3, 4} and found.elements[0].index == (3, 0)
+
+
 def test_layouts_may_move_a_result_inside_the_envelope_where_bits_are_not_promised() -> None:
     def by_layout(x: torch.Tensor) -> Outputs:
         y = (2 * x).contiguous()
