@@ -269,3 +269,17 @@ def test_a_value_that_is_stored_in_the_dtype_of_the_inputs_is_named_where_it_exp
     hint = describe_input_precision(exam, exam)
     assert bool(hint) == hinted
     assert not hinted or hint in AccuracyOracle().diagnose(exam, exam) and 'accumulate="inputs"' in hint
+
+
+def test_nan_is_not_explained_by_a_value_that_is_rounded_to_infinity() -> None:
+    def doubled(x: torch.Tensor) -> Outputs:
+        return dict(y=x * 2)
+
+    def kernel(x: torch.Tensor) -> Outputs:
+        return dict(y=x * 2 * torch.nan)
+
+    declaration: Target = target(x=tensor(N), dtypes=("float16",), reference=doubled)(kernel)
+    large = Argument(("N",), "float16", recipe("constant", 1, mantissa=3, exponent=14))
+    of, cpu = Case("kernel", (Call({"N": 2}, {"x": large}, {}),)), backend("cpu")
+    exam = Examination(declaration, declaration.launcher, of, cpu, run(declaration, kernel, of.calls, cpu))
+    assert describe_input_precision(exam, exam) == ""
