@@ -7,10 +7,13 @@ from functools import partial
 
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
+from fuzz.shrink.passes import USUAL, fill
+from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
 from fuzz.triage.triggers import (
     Agrees,
     Edit,
+    Shows,
     drop_launch_option,
     keep_last_call,
     leave_out,
@@ -32,16 +35,40 @@ LAUNCH_OPTIONS = {
 Alternative = tuple[str, Edit]
 
 
-def describe_conditions(case: Case, target: Target, agrees: Agrees) -> tuple[str, ...]:
-    """What is off its default in the least case, in words: `only` where every alternative was tried, and agrees."""
+def never_shows(case: Case) -> bool:
+    """The answer where no other values are tried."""
+    return False
+
+
+def describe_conditions(
+    case: Case, target: Target, agrees: Agrees, *, shows: Shows = never_shows, unshrunk: Case | None = None
+) -> tuple[str, ...]:
+    """What is off its default in the least case, in words: `only` where every alternative was tried, and agrees.
+
+    The least case has the values that show the bug with what it has off its default. An alternative may need others:
+    it agrees only where none that `shows` is found among usual ones and those of the unshrunk case.
+    """
     sentences = []
     for present, alternatives, is_all in _departures(case, target):
-        agreeing = [name for name, change in alternatives if agrees(change(case))]
+        agreeing = [
+            name
+            for name, change in alternatives
+            if agrees(change(case)) and not any(map(shows, _with_other_values(change, case, unshrunk, target)))
+        ]
         if is_all and len(agreeing) == len(alternatives):
             sentences.append(f"only {present}")
         elif agreeing:
             sentences.append(f"{present}, not {' or '.join(agreeing)}")
     return tuple(dict.fromkeys(sentences))
+
+
+def _with_other_values(change: Edit, case: Case, unshrunk: Case | None, target: Target) -> Iterator[Case]:
+    """A least case and its unshrunk one changed in one way, that one first, then both with usual values."""
+    if unshrunk is not None and unshrunk.key != case.key:
+        yield change(unshrunk)
+        yield make_legal(fill(change(unshrunk), USUAL[0]), target)
+    for values in USUAL:
+        yield make_legal(fill(change(case), values), target)
 
 
 def non_defaults(case: Case, target: Target) -> frozenset[str]:

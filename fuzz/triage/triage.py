@@ -304,7 +304,8 @@ class Triage:
                     answer = self.worker.call(Diagnose(case, bug.case, bug.finding.oracle))
                     diagnosis = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
-        conditions = describe_conditions(bug.case, self.target, partial(self._agrees, bug))
+        agrees, shows = partial(self._agrees, bug), partial(self._shows, bug)
+        conditions = describe_conditions(bug.case, self.target, agrees, shows=shows, unshrunk=bug.origin.case)
         bug.least = replace(bug.least, diagnosis=(*diagnosis, *conditions))
 
     def _drop_earlier_calls(self, bug: Bug) -> None:
