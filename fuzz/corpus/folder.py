@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -74,13 +75,13 @@ def save_entry(corpus: Path, entry: Entry, previous: Path | None = None) -> Path
 
 
 def save_in_folder(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
-    """Saves an entry in `folder` under its name, and returns its path; an existing entry there keeps its status.
+    """Saves an entry in `folder` as `find_place` says, and returns its path; an existing entry there keeps its status.
 
     It replaces the entry `previous`, which is renamed first and keeps its status, too: so at no moment are there two
     entries of the same cause, or none.
     """
-    path = folder / entry.name
     with lock(folder):
+        path = find_place(folder, entry)
         if previous is not None and previous != path and previous.exists():
             if path.exists():
                 previous.unlink()
@@ -91,6 +92,24 @@ def save_in_folder(folder: Path, entry: Entry, previous: Path | None = None) -> 
             entry = replace(entry, status=existing.status, why=existing.why)
         write(path, entry)
     return path
+
+
+def find_place(folder: Path, entry: Entry) -> Path:
+    """The path in a folder that an entry is to have: that of its name, or a numbered one where that cannot be read.
+
+    A file that somebody has damaged, as a merge with conflicts does, is theirs to repair.
+    """
+    named = folder / entry.name
+    places = itertools.chain([named], (named.with_stem(f"{named.stem}-{number}") for number in itertools.count(2)))
+    return next(path for path in places if not path.exists() or _is_readable(path))
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        read(path)
+    except CorpusError:
+        return False
+    return True
 
 
 @contextmanager

@@ -148,8 +148,9 @@ def _save_entry(request: Slice, event: EntrySaved) -> EntrySaved:
     if entry.case.target != folder.name:
         raise CorpusError(f"a host that runs {folder.name} sent a finding of {entry.case.target}")
     previous = folder / Path(event.replaced).name if event.replaced else None
-    if (previous or not event.known) and not (folder / entry.name).exists():
-        note_saved(Path(request.saved), entry.name, previous.name if previous else "")
+    place = corpus.find_place(folder, entry)
+    if (previous or not event.known) and not place.exists():
+        note_saved(Path(request.saved), place.name, previous.name if previous else "")
     path = corpus.save_entry(Path(request.corpus), entry, previous)
     for name in event.removed:
         # It was filed as another cause before it showed that both are one.

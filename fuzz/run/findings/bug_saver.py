@@ -128,9 +128,10 @@ class BugSaver:
 
     def _announce(self, bug: Bug, entry: Entry, *replaced: str) -> None:
         """Says which name a bug's entry is about to take, and those that it takes the place of."""
-        if not (self.folder / self.target.name / entry.name).exists():
+        place = corpus.find_place(self.folder / self.target.name, entry)
+        if not place.exists():
             for path in replaced:
-                self.watcher.on_saving(bug, entry.name, path)
+                self.watcher.on_saving(bug, place.name, path)
 
     def _replace(self, bug: Bug, shown: Bug, *also: Path) -> None:
         """Has a bug's entry show another one, and says so; its new name takes the place of others as well."""
