@@ -8,6 +8,7 @@ from fuzz.backends.cpu.analysis.affine import AffineAnalysis
 from fuzz.backends.cpu.analysis.compared_constants import Number, compared_numbers
 from fuzz.backends.cpu.analysis.dataflow import trace_provenance
 from fuzz.backends.cpu.analysis.inline_calls import inline_calls
+from fuzz.backends.cpu.analysis.moved_bits import move_as_integers
 from fuzz.backends.cpu.codegen.coverage_counters import CoverageCounters
 from fuzz.backends.cpu.codegen.launch import launch_text, pointer_parameters
 from fuzz.backends.cpu.codegen.lower import Lowering
@@ -47,6 +48,7 @@ def translate(text: str, instruments: Instruments = PLAIN, reaches_before: bool 
     function = inline_calls(parse(text, OPERATIONS))
     trace_provenance(function)
     numbers = compared_numbers(function)
+    move_as_integers(function)
     lowering = Lowering(function, instruments, reaches_before)
     lowering.affine = AffineAnalysis(lowering)
     if "counters" in instruments:

@@ -97,25 +97,31 @@ INLINE f32 round_bf16(f32 x) {
     u32 u = bits_f32(x);
     return f32_bits((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff0000u : (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
+/* A NaN keeps its sign and the upper bits of its payload, and becomes quiet, as by a processor's own conversions. */
 #if (defined(__F16C__) || defined(__aarch64__)) && (defined(__clang__) ? __clang_major__ >= 15 : __GNUC__ >= 12)
 INLINE f32 f16_bits(u16 h) { _Float16 x; memcpy(&x, &h, 2); return (f32)x; }
-INLINE u16 bits_f16(f32 x) { _Float16 y = (_Float16)x; u16 h; memcpy(&h, &y, 2); return h; }
+INLINE u16 narrowed_f16(f32 x) { _Float16 y = (_Float16)x; u16 h; memcpy(&h, &y, 2); return h; }
 #else
 INLINE f32 f16_bits(u16 h) {
     u32 a = (u32)(h & 0x7fff) << 13;
-    f32 x = a >= 0x0f800000u ? f32_bits(a | 0x7f800000u) : f32_bits(a) * 0x1p112f;
+    f32 x = a > 0x0f800000u ? f32_bits(a | 0x7fc00000u) : a == 0x0f800000u ? f32_bits(0x7f800000u) : f32_bits(a) * 0x1p112f;
     return f32_bits(bits_f32(x) | (u32)(h & 0x8000) << 16);
 }
-INLINE u16 bits_f16(f32 x) {
+INLINE u16 narrowed_f16(f32 x) {
     u32 u = bits_f32(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
-    if (a > 0x7f800000u) return (u16)(sign | 0x7fff);
+    if (a > 0x7f800000u) return (u16)(sign | 0x7e00 | (a >> 13 & 0x1ffu));
     if (a >= 0x477ff000u) return (u16)(sign | 0x7c00);
     if (a < 0x38800000u) return (u16)(sign | (bits_f32(f32_bits(a) + 0.5f) - 0x3f000000u));
     return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
 }
 #endif
+/* gcc drops a conversion to float and back, which would have made a NaN quiet. */
+INLINE u16 bits_f16(f32 x) {
+    u16 h = narrowed_f16(x);
+    return (h & 0x7fff) > 0x7c00 ? h | 0x200 : h;
+}
 /* Keeps a NaN's sign and payload, where cvt.rn.f16.f32 gives 0x7fff: that would cost more than the conversion. */
-INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
+INLINE f32 round_f16(f32 x) { return f16_bits(narrowed_f16(x)); }
 /* tf32 as a tensor core reads a float: the low 13 bits do not count (an H200 was seen to truncate both operands). */
 INLINE f32 cut_tf32(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffffe000u); }
 /* As cvt.rna.tf32.f32: to nearest, ties away from zero. */

@@ -20,14 +20,21 @@ from fuzz.backends.cpu.frontend.types import Type
 class CheckedAccess:
     """One access: its place, and the C names of the limits and shadows of the arguments that it may touch.
 
-    `waits` says that it waits for what another program stores.
+    `waits` says that it waits for what another program stores, `moved` which value it loads or stores.
     """
 
     def __init__(
-        self, lowering: Lowering, pointer: Value, kind: str, mask: Value | None = None, waits: bool = False
+        self,
+        lowering: Lowering,
+        pointer: Value,
+        kind: str,
+        mask: Value | None = None,
+        waits: bool = False,
+        moved: Value | None = None,
     ) -> None:
         self.lowering, self.pointer, self.mask, self.waits = lowering, pointer, mask, waits
-        pointee = Type(pointer.type.pointee)
+        # Of a number that is moved as an integer, the value's type is not the pointer's.
+        pointee = Type(pointer.type.pointee if moved is None else moved.type.element)
         self.type = Type("i64") if pointee.is_pointer else pointee
         self.element, self.shape = self.type.element, pointer.type.shape
         if not pointer.provenance:

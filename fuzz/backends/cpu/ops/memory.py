@@ -42,18 +42,25 @@ def is_volatile(op: Op) -> bool:
 
 def load(lowering: Lowering, op: Op) -> None:
     mask = op.operands[1] if len(op.operands) > 1 else None
-    access = CheckedAccess(lowering, op.operands[0], "load", mask, waits=is_volatile(op))
+    access = CheckedAccess(lowering, op.operands[0], "load", mask, waits=is_volatile(op), moved=op.result)
     operands = lowering.operands(op)
     if access.waits and lowering.synchronises:
         lowering.add("run->exempt = 1;")
     if not access.shape:
-        lowering.elementwise(op.result, operands, lambda texts: slow_load(access, texts), "load")
+        lowering.elementwise(op.result, operands, lambda texts: slow_load(access, with_bits(op, texts)), "load")
         return
     loop = lowering.loop_for(access.shape, operands, "load")
-    texts = [operand.at(current_index(access.shape), loop) for operand in operands]
+    texts = with_bits(op, [operand.at(current_index(access.shape), loop) for operand in operands])
     name = lowering.identifiers.pick(op.result.name)
     statement = lowering.add_lane(op.result, name, loop, slow_load(access, texts))
     statement.fast = fast_load(access, loop, texts)
+
+
+def with_bits(op: Op, texts: list[str]) -> list[str]:
+    """The texts of a load's operands, the last of which, where lanes are off, has the type of the result."""
+    if len(texts) < 3 or (source := op.operands[2].type.element) == op.result.type.element:
+        return texts
+    return [*texts[:2], f"({op.result.type.c})bits_{source}({texts[2]})"]
 
 
 def slow_load(access: CheckedAccess, texts: list[str]) -> str:
@@ -105,7 +112,7 @@ def fast_load(access: CheckedAccess, loop: LoopNest, texts: list[str]) -> FastPa
 
 def store(lowering: Lowering, op: Op) -> None:
     mask = op.operands[2] if len(op.operands) > 2 else None
-    access = CheckedAccess(lowering, op.operands[0], "store", mask)
+    access = CheckedAccess(lowering, op.operands[0], "store", mask, moved=op.operands[1])
     operands = lowering.operands(op)
     if not access.shape:
         lowering.for_each_lane((), operands, lambda texts: slow_store(access, texts), "store")
