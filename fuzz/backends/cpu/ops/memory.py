@@ -143,6 +143,12 @@ def report_conflict(access: CheckedAccess) -> str:
     reader = f"get_tag({access.tag_address('address', 'reader')})" if access.checks_races else "0"
     place = f"{access.site}, address, {access.lane}, {access.size}"
     test = f"check_store(run, {place}, bits, get_tag({owner}), {reader});"
+    pointee = Type(access.pointer.type.pointee)
+    if pointee.is_float:
+        # Which bits of a NaN arithmetic gives is no difference of values.
+        new = "value" if access.type.is_float else f"{pointee.element}_bits(value)"
+        numbers = f"const {pointee.c} old = load_{pointee.element}(address), new = {new};"
+        test = f"{numbers} if (old == old || new == new) {test}"
     bits = f"u64 bits = 0; store_{access.element}((i64)&bits, value);"
     others = f"get_tag({owner})" + (f" || {reader}" if access.checks_races else "")
     return f"if ({others}) {{ {bits} {test} }} set_tag({owner}, own_tag(run)); "

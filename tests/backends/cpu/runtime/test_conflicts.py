@@ -82,6 +82,24 @@ def test_equal_values_are_no_conflict():
 
 
 @triton.jit
+def same_place(words, out):
+    tl.store(out, tl.load(words + tl.program_id(0)).to(out.dtype.element_ty, bitcast=True) * 1.0)
+
+
+@pytest.mark.parametrize(("dtype", "words"), [
+    (torch.float16, torch.tensor([0x7E00, 0x7FFF, -512, 0x7E01], dtype=torch.int16)),
+    (torch.bfloat16, torch.tensor([0x7FC0, 0x7FFF, -1, 0x7FC1], dtype=torch.int16)),
+    (torch.float32, torch.tensor([0x7FC00000, 0x7FFFFFFF, -1, 0x7FC00001], dtype=torch.int32)),
+])  # fmt: skip
+def test_nans_of_other_bits_are_no_conflict(dtype, words):
+    with cpu.observe(conflicts=True) as log:
+        same_place[(4,)](words, torch.zeros(1, dtype=dtype))
+        assert not log.violations
+        same_place[(5,)](torch.cat([words, words[:1] * 0]), torch.zeros(1, dtype=dtype))
+    assert [(v.program[0], v.problem) for v in log.violations] == [(4, "conflict")]
+
+
+@triton.jit
 def locked(x, out, lock, count, B: tl.constexpr, LOCK: tl.constexpr):
     """As in the backward pass of Triton's layer norm tutorial."""
     i = tl.arange(0, B)
