@@ -5,6 +5,7 @@ static const struct { int slot, size; } pointers[] = {@POINTERS@};
 static void run_programs(Launch *all, i64 end) {
     const Slot *packed = all->packed;
     char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
+    if (@ARENA@ && !arena) { end_without_memory(all); return; }
     Run run;
     run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
     run.shuffle = packed[5].i;
@@ -67,11 +68,7 @@ static void set_up(Memory *of, const Slot *packed) {
     all->owner = of->owner, all->reader = of->reader, all->counters = (u8 *)packed[6].i;
     if (@CONTESTED@ && all->programs) of->tags = tags(all, &of->bytes);
     if (@SYNCHRONISES@) all->stretch = zeroed(sizeof(Stretch) * (i64)STRETCHES);
-    if ((@CONTESTED@ && all->programs && !of->tags) || (@SYNCHRONISES@ && !all->stretch)) {
-        all->report = calloc(1, sizeof(Report));
-        if (all->report) all->report->count = -1;
-        all->next = all->programs;
-    }
+    if ((@CONTESTED@ && all->programs && !of->tags) || (@SYNCHRONISES@ && !all->stretch)) end_without_memory(all);
 }
 static void *tear_down(Memory *of) {
     unmap(of->tags, of->bytes);
@@ -79,7 +76,7 @@ static void *tear_down(Memory *of) {
     return of->all.report;
 }
 
-/* Returns NULL, or a report that the caller frees; a report of -1 violations says that memory was short. */
+/* Returns NULL, or a report that the caller frees; a report of SHORT violations says that memory was. */
 __attribute__((visibility("default"))) void *launch(const Slot *packed) {
     Memory memory;
     set_up(&memory, packed);
@@ -102,13 +99,15 @@ __attribute__((visibility("default"))) void *launch_end(Memory *memory) {
     free(memory);
     return report;
 }
-__attribute__((visibility("default"))) void release(void *report) { free(report); }
+__attribute__((visibility("default"))) void release(Report *report) {
+    if (report && report->count != SHORT) free(report);
+}
 
 /* Launches `count` times, with a row of packed arguments each; marks those that would have had a report. */
 __attribute__((visibility("default"))) void launch_many(const Slot *packed, i64 slots, i64 count, u8 *reported) {
     for (i64 n = 0; n < count; n++) {
         void *report = launch(packed + n * slots);
         reported[n] |= report != NULL;
-        free(report);
+        release(report);
     }
 }

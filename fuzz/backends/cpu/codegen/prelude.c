@@ -44,6 +44,13 @@ typedef struct {
     i64 x, y, z, nx, ny, nz, program, shuffle; Launch *all; u32 tag; int stale, acquired, exempt, quiet; jmp_buf stop;
 } Run;
 
+/* Of a launch whose memory could not be allocated. It is not freed. */
+#define SHORT -2
+static Report short_of_memory ALIGNED = {SHORT, 0};
+COLD void end_without_memory(Launch *all) {
+    free(all->report);
+    all->report = &short_of_memory, all->next = all->programs;
+}
 /* Whether what is wrong was not yet kept of any access of a site. */
 COLD int is_new_site(const Report *found, i64 problem, i64 site) {
     for (i64 n = 0; n < found->kept; n++)
@@ -57,6 +64,7 @@ COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 oth
     Launch *all = run->all;
     const i64 limit = all->limit > 0 ? all->limit : 1, stops = problem == FAILED;
     if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + MORE_SITES + 1) * sizeof(Record));
+    if (!all->report) { end_without_memory(all); longjmp(run->stop, 1); }
     Report *found = all->report;
     const i64 most = limit + MORE_SITES + stops;
     if (found->kept < limit || (found->kept < most && (stops || is_new_site(found, problem, site))))

@@ -209,7 +209,7 @@ class Launcher:
         data = ctypes.string_at(report + 16, RECORD.size * kept)
         function.release(report)
         if count < 0:
-            raise MemoryError(f"no memory for what kernel {self.name} is to be checked with")
+            raise MemoryError(f"no memory for kernel {self.name}, or for what it is to be checked with")
         records = list(RECORD.iter_unpack(data))
         failed = [record for record in records if PROBLEMS[record[0]] == "failed"]
         violations = [self.violation(record, grid, extents) for record in records if record not in failed]

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu import translate
+from fuzz.backends.cpu.codegen import launch, prelude
 from fuzz.backends.cpu.compilers import objects, quick_objects, tiny_compiler
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
@@ -215,3 +217,29 @@ def test_a_build_in_the_background_yields_to_kernels_that_run(monkeypatch):
         assert os.getpriority(os.PRIO_PROCESS, background._process.pid) == min(os.nice(0) + POLITE, 19)
     finally:
         background.stop()
+
+
+TIERS = ["quick", "optimising"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_launch_without_memory_for_its_arrays_is_out_of_memory(monkeypatch, tier):
+    monkeypatch.setattr(translate, "STACK_BYTES", 0)
+    monkeypatch.setattr(launch, "LAUNCH", launch.LAUNCH.replace("malloc(@ARENA@)", "NULL"))
+    with cpu.knobs.set(compiler=tier):
+        for _ in range(2):
+            with pytest.raises(MemoryError, match="no memory for kernel smooth"):
+                launched(64)
+            with cpu.observe(), pytest.raises(MemoryError, match="no memory for kernel smooth"):
+                launched(64)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_launch_without_memory_for_its_report_is_out_of_memory(monkeypatch, tier):
+    text = prelude.PRELUDE.replace("calloc(1, sizeof(Report)", "NULL, (sizeof(Report)")
+    assert text != prelude.PRELUDE
+    monkeypatch.setattr(prelude, "PRELUDE", text)
+    monkeypatch.setattr(tiny_compiler, "PRELUDE", text)
+    x, out = torch.randn(8), torch.empty(3)
+    with cpu.knobs.set(compiler=tier), pytest.raises(MemoryError, match="no memory for kernel smooth"):
+        smooth[(1,)](x, out, 8, B=8)
