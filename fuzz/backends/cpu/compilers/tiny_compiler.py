@@ -40,8 +40,9 @@ ErrorCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 messages: list[str] = []
 """What libtcc has to say of the text that it compiles."""
 add_message = ErrorCallback(lambda _, message: messages.append(message.decode(errors="replace")))
-# libtcc compiles one text at a time.
+# libtcc compiles one text at a time. A fork waits for its end: in the new process the library would be torn.
 lock = threading.Lock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 class MachineCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import namedtuple
 from collections.abc import Mapping
@@ -24,6 +25,15 @@ from fuzz.backends.triton_host.patching import Patch
 read_unpatched, load_unpatched = CompiledKernel.__init__, CompiledKernel._init_handles
 LOADING = threading.RLock()
 """Is held while a kernel is loaded."""
+
+
+def renew_lock() -> None:
+    """In a forked process: the thread that holds the lock, for as long as a C compiler takes, is not there."""
+    global LOADING
+    LOADING = threading.RLock()
+
+
+os.register_at_fork(after_in_child=renew_lock)
 
 
 class CPUKernel(CompiledKernel):  # type: ignore[misc]
