@@ -167,7 +167,7 @@ class LoopsCompiler:
         path = object_path(loops_text())
         if path.exists():
             self.found, self._build = bind_loops(path), None
-        elif self._build is None:
+        elif self._build is None or self._build.is_foreign:
             self._build = BackgroundBuild.start(loops_text())
         elif self._build.has_ended() and not path.exists():
             self._next_look = math.inf

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -65,6 +66,8 @@ class BackgroundBuild:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, os.nice(0) + POLITE)
         self._end = time.monotonic() + TIMEOUT
         atexit.register(self.stop)
+        self._pid = os.getpid()
+        STARTED.add(self)
 
     @classmethod
     def start(cls, c: KernelText) -> BackgroundBuild | None:
@@ -79,8 +82,15 @@ class BackgroundBuild:
             lock.close()
             return None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the process that started the compiler has forked this one, which then knows nothing of its end."""
+        return self._pid != os.getpid()
+
     def has_ended(self) -> bool:
-        """Whether the object is in its place, or will never be."""
+        """Whether the object is in its place, or will never be by this process."""
+        if self.is_foreign:
+            return True
         if self._process.poll() is None and time.monotonic() < self._end:
             return False
         if self._process.returncode == 0:
@@ -93,9 +103,32 @@ class BackgroundBuild:
     def stop(self) -> None:
         """Ends the compiler, and removes what it has not finished."""
         atexit.unregister(self.stop)
+        if self.is_foreign:
+            return
         self._process.kill()
         self._process.wait()
         with suppress(OSError):
             self._made.unlink(missing_ok=True)
             os.unlink(self._lock.name)
         self._lock.close()
+
+    def leave(self) -> None:
+        """In a forked process, leaves the compiler and its files to the one that started it."""
+        atexit.unregister(self.stop)
+        # The lock is held as long as anybody has its file open. The process is nobody's to wait for here.
+        self._lock.close()
+        self._process.returncode = 0
+
+
+STARTED: weakref.WeakSet[BackgroundBuild] = weakref.WeakSet()
+"""The builds of this process."""
+
+
+def leave_builds() -> None:
+    """Leaves those of the process that has forked this one."""
+    for started in STARTED:
+        started.leave()
+    STARTED.clear()
+
+
+os.register_at_fork(after_in_child=leave_builds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -90,7 +91,9 @@ class TieredFunction:
 
     def __init__(self, c: KernelText, quick: Any) -> None:
         self._c, self._function, self.release = c, quick, quick.release
-        self.is_quick, self._is_slow, self._was_built = True, False, False
+        self.is_quick, self._is_slow = True, False
+        # The process that had the optimised code made. One that it forks has it made again.
+        self._built_by: int | None = None
         # Seconds of quick code left until the next look at the optimised code.
         self._left = HOT_SECONDS_PER_CHARACTER * c.characters
 
@@ -173,10 +176,10 @@ class TieredFunction:
             path = object_path(self._c)
             if path.exists():
                 self._function, self.is_quick = load_object(path), False
-            elif TieredFunction._build is None and self._was_built:
+            elif TieredFunction._build is None and self._built_by == os.getpid():
                 self._left = math.inf
             elif TieredFunction._build is None:
                 TieredFunction._build = BackgroundBuild.start(self._c)
-                self._was_built = TieredFunction._build is not None
+                self._built_by = None if TieredFunction._build is None else os.getpid()
         except (NoCompiler, CompilerFailed, OSError):
             self._left = math.inf

