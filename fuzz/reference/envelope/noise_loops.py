@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
-from fuzz.backends.cpu.compilers.objects import BackgroundBuild, object_path
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, load_shared, object_path
 from fuzz.backends.cpu.errors import NoCompiler
 from fuzz.reference.envelope.noise_pools import SPAN, NoisePool
 
@@ -166,7 +167,9 @@ class LoopsCompiler:
     def _look_for_object(self) -> None:
         path = object_path(loops_text())
         if path.exists():
-            self.found, self._build = bind_loops(path), None
+            # A damaged object is made again after the next look.
+            with suppress(OSError):
+                self.found, self._build = bind_loops(path), None
         elif self._build is None or self._build.is_foreign:
             self._build = BackgroundBuild.start(loops_text())
         elif self._build.has_ended() and not path.exists():
@@ -186,7 +189,7 @@ def loops_text() -> KernelText:
 
 def bind_loops(path: Path) -> Any:
     """The functions of a shared object of loops.c, with their types. OSError where it cannot be loaded."""
-    loops: Any = ctypes.CDLL(str(path))
+    loops: Any = load_shared(path)
     address, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     loops.round_members.argtypes = [address, address, size, address, address, number]
     loops.add_errors.argtypes = [address, address, size, *[address] * 4, *[number] * 4]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -12,6 +14,7 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import IO
 
 from triton import knobs
@@ -21,6 +24,9 @@ from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.files import replace_file
 from fuzz.worker.system import POLITE
 
+ELF_64 = b"\x7fELF\x02"
+ELF_HEAD = Struct("<40xQ10xHH2x")
+"""Where the table of sections stands, which linkers put last, the size of each entry, and how many there are."""
 FOLDER = "cpu-kernels"
 """The folder of shared objects in Triton's cache."""
 
@@ -46,6 +52,26 @@ def build_object(c: KernelText, name: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, build(c.text, name))
     return path
+
+
+def load_shared(path: Path) -> ctypes.CDLL:
+    """A shared object that is kept. OSError where it is damaged: then it is removed, so that another is made."""
+    try:
+        check_length(path)
+        return ctypes.CDLL(str(path))
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def check_length(path: Path) -> None:
+    """OSError where a file is cut short: the loader may only notice when the process reads beyond its end."""
+    with path.open("rb") as file:
+        head, length = file.read(ELF_HEAD.size), os.fstat(file.fileno()).st_size
+    start, size, count = ELF_HEAD.unpack(head) if head.startswith(ELF_64) and len(head) == ELF_HEAD.size else (0, 0, 0)
+    if length < max(start + size * count, ELF_HEAD.size):
+        raise OSError(errno.EIO, "the end is missing", str(path))
 
 
 class BackgroundBuild:

@@ -13,12 +13,13 @@ import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Any, ClassVar
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
-from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, load_shared, object_path
 from fuzz.backends.cpu.compilers.quick_objects import load_quick
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.backends.triton_host.knobs import knobs
@@ -45,26 +46,33 @@ def load_kernel(name: str, c: KernelText) -> Any:
     NoCompiler where there is none at all, CompilerFailed or CompilerTimeout.
     """
     if knobs.compiler == "optimising":
-        return load_object(build_object(c, name))
-    try:
+        return load_built(c, name)
+    # A damaged object counts as none.
+    with suppress(NoCompiler, OSError):
         if knobs.compiler == "auto" and (path := object_path(c)).exists():
             return load_object(path)
-    except NoCompiler:
-        pass
     try:
         quick = load_quick(c, name)
     except (NoCompiler, CompilerFailed):
         if knobs.compiler == "quick":
             raise
-        return load_object(build_object(c, name))
+        return load_built(c, name)
     function = bind(lambda entry: ctypes.CFUNCTYPE(None)(quick.address(entry)))
     # The code of both ends with the last reference to it, and a report may be released after the function is replaced.
     function.machine_code = function.release.machine_code = quick
     return function if knobs.compiler == "quick" else TieredFunction(c, function)
 
 
+def load_built(c: KernelText, name: str) -> Any:
+    """The function in a kernel's shared object, which is made where none is kept or a damaged one."""
+    try:
+        return load_object(build_object(c, name))
+    except OSError:
+        return load_object(build_object(c, name))
+
+
 def load_object(path: Path) -> Any:
-    library = ctypes.CDLL(str(path))
+    library = load_shared(path)
     return bind(lambda entry: getattr(library, entry))
 
 
@@ -164,7 +172,7 @@ class TieredFunction:
         self._is_slow = False
         heartbeat()
         try:
-            self._function, self.is_quick = load_object(build_object(self._c, "in the background")), False
+            self._function, self.is_quick = load_built(self._c, "in the background"), False
         except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
             self._left = math.inf
 
@@ -175,7 +183,9 @@ class TieredFunction:
         try:
             path = object_path(self._c)
             if path.exists():
-                self._function, self.is_quick = load_object(path), False
+                # A damaged object is made again after the next look.
+                with suppress(OSError):
+                    self._function, self.is_quick = load_object(path), False
             elif TieredFunction._build is None and self._built_by == os.getpid():
                 self._left = math.inf
             elif TieredFunction._build is None:

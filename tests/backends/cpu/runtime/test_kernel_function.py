@@ -222,6 +222,39 @@ def test_a_build_in_the_background_yields_to_kernels_that_run(monkeypatch):
 TIERS = ["quick", "optimising"]
 
 
+def damage(path: Path, kept: float) -> None:
+    """Keeps so much of a file, as a machine that stops may do. What is loaded of it stays whole."""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[: int(kept * len(data))])
+
+
+@pytest.mark.parametrize("kept", [0, 0.005, 0.5, 0.999])
+def test_a_damaged_object_is_made_again(kept):
+    with cpu.knobs.set(compiler="optimising"):
+        compiled, out = launched(64)
+        path = object_path(compiled.kernel)
+        damage(path, kept)
+        smooth.device_caches.clear()
+        assert torch.equal(launched(64)[1], out)
+    damage(path, kept)
+    smooth.device_caches.clear()
+    compiled, again = launched(64)
+    assert compiled.function.is_quick and torch.equal(again, out) and not path.exists()
+
+
+def test_a_damaged_object_is_made_again_in_the_background(monkeypatch):
+    monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", 0.0)
+    monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
+    compiled, out = launched(32)
+    path = build_object(compiled.kernel, "smooth")
+    damage(path, 0.5)
+    end = time.monotonic() + 240
+    while compiled.function.is_quick:
+        assert torch.equal(launched(32)[1], out) and time.monotonic() < end
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_launch_without_memory_for_its_arrays_is_out_of_memory(monkeypatch, tier):
     monkeypatch.setattr(translate, "STACK_BYTES", 0)
