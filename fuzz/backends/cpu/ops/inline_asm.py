@@ -92,7 +92,8 @@ class Assembly:
         condition = f"if ({negated}{self.registers[guard]}) " if guard in self.registers else ""
         if guard and not condition:
             raise self.refuse(text)
-        self.lines.append(condition + line)
+        # Parts of a register are set by a statement each.
+        self.lines.append(f"{condition}{{ {line} }}" if condition else line)
 
     def declare(self, kind: str, names: str) -> None:
         bits = re.fullmatch(r"[busf](8|16|32|64)", kind)

@@ -226,3 +226,26 @@ def test_an_ordered_comparison_is_false_of_nan():
     out = torch.empty(4, dtype=torch.int32)
     differs[(1,)](torch.tensor([1.0, float("nan"), 0.0, float("inf")]), out, B=4)
     assert out.tolist() == [0, 0, 0, 0]
+
+
+@triton.jit
+def guarded_parts(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    asm: tl.constexpr = """
+    {
+        .reg .pred p; .reg .b16 lo, hi; .reg .b32 t;
+        mov.b32 t, 0x00010002;
+        mov.b32 {lo, hi}, t;
+        setp.lt.s32 p, $1, 0;
+        @p mov.b32 {lo, hi}, $1;
+        mov.b32 $0, {lo, hi};
+    }
+    """
+    tl.store(out + i, tl.inline_asm_elementwise(asm, "=r,r", [tl.load(x + i)], dtype=tl.int32, is_pure=True, pack=1))
+
+
+def test_a_guard_covers_all_parts_of_a_register():
+    x = words(8)
+    out = torch.empty_like(x)
+    guarded_parts[(1,)](x, out, B=N)
+    assert torch.equal(out, torch.where(x < 0, x, 0x00010002)) and 0 < int((x < 0).sum()) < N
