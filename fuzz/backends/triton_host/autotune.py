@@ -12,8 +12,10 @@ precedes. `launch_benchmarks` makes them, once for each configuration.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +34,8 @@ MOST_BENCHMARKED = 8
 """The configurations of an autotuner that are launched as a benchmark: to compile more takes long."""
 HAS_CHOSEN: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
 """Whether a configuration could be launched since the autotuner last pruned them."""
+IS_BENCHMARK: ContextVar[bool] = ContextVar("is_benchmark", default=False)
+"""Whether what runs in this thread stands for a benchmark."""
 real_prune_configs, real_bench = Autotuner.prune_configs, Autotuner._bench
 
 
@@ -99,19 +103,45 @@ def count_configs() -> int:
 
 def load_once(call: Callable[[], Any], **_: Any) -> list[float]:
     """Replaces a benchmark. Fails, as a launch would, where a kernel asks for more than the device has."""
-    run = JITFunction.run
-
-    def run_and_load(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
-        kernel = run(function, *arguments, **keywords)
-        kernel._init_handles()
-        return kernel
-
-    JITFunction.run = run_and_load
+    token = IS_BENCHMARK.set(True)
     try:
-        call()
+        with LOADS:
+            call()
     finally:
-        JITFunction.run = run
+        IS_BENCHMARK.reset(token)
     return [0.0] * 3
+
+
+class Loads:
+    """A block in which kernels that benchmarks run are loaded. Several threads may be inside at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._run = JITFunction.run
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._run = run = JITFunction.run
+
+                def run_and_load(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
+                    kernel = run(function, *arguments, **keywords)
+                    if IS_BENCHMARK.get():
+                        kernel._init_handles()
+                    return kernel
+
+                JITFunction.run = run_and_load
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                JITFunction.run = self._run
+
+
+LOADS = Loads()
 
 
 def check_disk_cache(tuner: Autotuner, key: Any, configs: Any, bench: Callable[[], Any]) -> bool:
