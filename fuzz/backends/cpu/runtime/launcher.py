@@ -25,7 +25,7 @@ from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.known_memory import known_memory
 from fuzz.backends.cpu.runtime.launch_code import launch_code
-from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
+from fuzz.backends.cpu.runtime.observation import Observation, current_observation
 from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
     PROBLEMS,
@@ -154,7 +154,7 @@ class Launcher:
         self.slots = code.slots
         space: dict[str, Any] = {"span": span, "extent": extent, "self": self, "pack": code.pack, "shadow": shadow}
         space |= {"known_memory": known_memory, "ReachesBefore": ReachesBefore}
-        space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
+        space |= {"observation": current_observation, "knobs": knobs, "counters": self.counter_address}
         exec(code.code, space)
         run: Callable[..., None] = space["run"]
         return run
@@ -266,7 +266,7 @@ def grid_index(program: int, grid: Grid) -> Program:
 
 def shadow(tensor: Any) -> tuple[int, int]:
     """The distance of a tensor's shadow from it, and its poison."""
-    observation = OBSERVATION.get()
+    observation = current_observation()
     return UNTRACKED if observation is None or observation.memory is None else observation.memory.shadow(tensor)
 
 

@@ -51,11 +51,18 @@ class Observation:
 
 
 OBSERVATION: ContextVar[Observation | None] = ContextVar("observation", default=None)
+OBSERVATIONS: list[Observation] = []
+"""Those of all threads, in the order in which they began."""
+
+
+def current_observation() -> Observation | None:
+    """That of this thread; in one that observes nothing itself, as those that are started inside, the last of any."""
+    return OBSERVATION.get() or (OBSERVATIONS[-1] if OBSERVATIONS else None)
 
 
 def current_instruments() -> Instruments:
     """Those that launches have at the moment."""
-    observation = OBSERVATION.get()
+    observation = current_observation()
     return knobs.instruments if observation is None else observation.instruments
 
 
@@ -72,7 +79,8 @@ def observe(
 ) -> Iterator[Log]:
     """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
     and atomics out of bounds are dropped, and `log.violations` holds the first `reports`, and the first of each other
-    place, up to 16 a launch. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them).
+    place, up to 16 a launch. So it is in threads as well that observe nothing themselves. `order` permutes the
+    programs of every launch by a seeded permutation (-1 reverses them).
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
     (the owner of a `ShadowMemory` calls its `after_operation`), `conflicts` and `races` compare programs of one
@@ -82,12 +90,15 @@ def observe(
     instruments = ordered([*knobs.instruments, *(name for name, is_wanted in wanted.items() if is_wanted)])
     memory, tracking = track(unwritten) if "unwritten" in instruments else (None, nullcontext())
     log = Log()
-    token = OBSERVATION.set(Observation(order, reports, instruments, memory, log))
+    observation = Observation(order, reports, instruments, memory, log)
+    token = OBSERVATION.set(observation)
+    OBSERVATIONS.append(observation)
     try:
         with tracking:
             yield log
     finally:
         OBSERVATION.reset(token)
+        OBSERVATIONS[:] = [one for one in OBSERVATIONS if one is not observation]
 
 
 def track(memory: bool | ShadowMemory) -> tuple[ShadowMemory, AbstractContextManager[Any]]:
