@@ -5,6 +5,7 @@ No GPU is needed for that: Triton's wheel holds LLVM and ptxas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
 
 WARP = 32
+LARGEST_GRID = (2**31 - 1, 65535, 65535)
 TEXTS = ("ttgir", "llir", "ptx", "cubin", "sass")
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "debug")
 """Of a launch: those that a GPU's compiler gets as well."""
@@ -88,3 +90,13 @@ def check_gpu_limits(kernel: CompiledKernel) -> None:
     shared = shared_memory(kernel)
     if shared > knobs.max_shared_mem:
         raise OutOfResources(shared, knobs.max_shared_mem, "shared memory")
+
+
+def check_grid(x: int, y: int, z: int) -> None:
+    """RuntimeError, as of a GPU's driver, where an extent of a grid is below 0 or, by the knob, too large.
+
+    Where their product is 0 or less, Triton launches nothing and asks no driver.
+    """
+    largest = LARGEST_GRID if knobs.gpu_limits else (math.inf,) * 3
+    if x * y * z > 0 and not all(0 < one <= most for one, most in zip((x, y, z), largest, strict=True)):
+        raise RuntimeError(f"Triton Error [CUDA]: invalid argument: grid ({x}, {y}, {z})")

@@ -15,6 +15,9 @@ RUN_SOURCE = """
 def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
     if knobs.gpu_limits:
         self.check_limits()
+        check_grid(gx, gy, gz)
+    elif gx < 0 or gy < 0:
+        check_grid(gx, gy, gz)
     if enter is not None:
         enter(metadata)
     try:

@@ -22,6 +22,7 @@ from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
+from fuzz.backends.cpu.runtime.gpu_code import check_grid
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.known_memory import known_memory
 from fuzz.backends.cpu.runtime.launch_code import launch_code
@@ -155,6 +156,7 @@ class Launcher:
         space: dict[str, Any] = {"span": span, "extent": extent, "self": self, "pack": code.pack, "shadow": shadow}
         space |= {"known_memory": known_memory, "ReachesBefore": ReachesBefore}
         space |= {"observation": current_observation, "knobs": knobs, "counters": self.counter_address}
+        space["check_grid"] = check_grid
         exec(code.code, space)
         run: Callable[..., None] = space["run"]
         return run

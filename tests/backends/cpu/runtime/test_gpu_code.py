@@ -66,3 +66,28 @@ def test_limits_of_a_gpu_hold_for_kernels_that_ran_before(monkeypatch):
     with cpu.knobs.set(max_shared_mem=8):
         product[(1,)](out, 32)
     assert compiled == [1]
+
+
+@triton.jit
+def count(out):
+    tl.atomic_add(out, 1)
+
+
+def test_grids_that_a_gpu_refuses():
+    out = torch.zeros(1, dtype=torch.int32)
+    for grid in ((0,), (3, 0), (-1,), (2, -3)):  # Triton launches nothing
+        count[grid](out)
+    for grid in ((-2, -3), (-1, 1, -1), (1, -1, -1)):
+        with pytest.raises(RuntimeError, match=r"invalid argument: grid \("):
+            count[grid](out)
+    assert out.item() == 0
+    for grid in ((1, 65536), (1, 1, 65536)):
+        count[grid](out)
+    assert out.item() == 2 * 65536
+    with cpu.knobs.set(gpu_limits=True):
+        for grid in ((1, 65536), (1, 1, 65536), (2**31,)):
+            with pytest.raises(RuntimeError, match="invalid argument"):
+                count[grid](out)
+        count[(2, 65535)](out)
+        count[(0, 65536)](out)
+    assert out.item() == 2 * 65536 + 2 * 65535
