@@ -66,10 +66,13 @@ COLD f64 nv_erfcx(f64 x) {
     for (int k = 60; k > 0; k--) tail = 0.5 * k / (x + tail);
     return 1.0 / (sqrt(M_PI) * (x + tail));
 }
-/* The inverse of erfc below 1/2, by Newton's method on its logarithm. */
+/* The inverse of erfc below 1/2, by Newton's method on its logarithm, also where erfc underflows. */
 COLD f64 nv_tail(f64 y) {
     f64 x = sqrt(-log(y));
-    for (int k = 0; k < 12; k++) x += (log(erfc(x)) - log(y)) * erfc(x) * exp(x * x) * (0.5 * sqrt(M_PI));
+    for (int k = 0; k < 12; k++) {
+        f64 scaled = nv_erfcx(x), logarithm = x < 8.0 ? log(erfc(x)) : log(scaled) - x * x;
+        x += (logarithm - log(y)) * scaled * (0.5 * sqrt(M_PI));
+    }
     return x;
 }
 COLD f64 nv_erfinv(f64 z) {

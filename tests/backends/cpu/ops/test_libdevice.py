@@ -77,6 +77,17 @@ def test_functions(tmp_path, number, dtype):
             assert error < (1.3e-7 if dtype == torch.float32 else 1e-12), (operands, value, want)
 
 
+@pytest.mark.parametrize("call", ["erfcinv(a)", "normcdfinv(a)"])
+def test_inverses_where_erfc_underflows(tmp_path, call):
+    x = torch.tensor([5e-324, 1e-323, 1e-310, 2.2e-308, 1e-307, 1e-200, 1e-40, 1e-29], dtype=torch.float64)
+    function = next(function for name, function, _ in FUNCTIONS if name == call)
+    got = evaluate(tmp_path, [call], x, x, x, torch.float64)[0]
+    with mpmath.workdps(30):
+        for value, tail in zip(got.tolist(), x.tolist(), strict=True):
+            want = function(mpmath.mpf(tail), None, None)
+            assert abs(value - want) < 1e-15 * abs(want), (tail, value, want)
+
+
 def test_limits(tmp_path):
     x = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, 1.5, float("inf"), float("nan")])
     names = ["erfinv(a)", "erfcinv(a)", "normcdfinv(a)", "sinpi(a)", "cospi(a)", "cyl_bessel_i1(a)", "erfcx(a)"]
