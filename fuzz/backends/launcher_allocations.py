@@ -46,6 +46,8 @@ HOST_READS = ("tolist", "numpy")
 """Methods by which Python reads a tensor's values past torch's dispatcher, so that no mode sees it."""
 KEPT_BYTES = 1 << 26
 """Bytes of what operations allocated that are kept for repeating them."""
+PADDED_BYTES = 1 << 26
+"""Bytes of memory with gaps between a tensor's elements that are filled as well: more is mapped and seldom touched."""
 PLAIN_FILL = 3
 """The usual value of memory that nobody wrote where it is filled without poison."""
 _fill: ContextVar[float | None] = ContextVar("fill", default=None)
@@ -213,6 +215,8 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
 
     def _guard(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
         if plain.dtype not in DTYPE_NAMES or plain.dtype is torch.bool or plain.is_meta or not _is_dense(plain):
+            if filled is None and plain.dtype in DTYPE_NAMES and is_strided(plain) and may_be_filled(plain):
+                fill_gaps(plain)
             return plain
         start = GUARD // plain.element_size()
         base = torch.empty(plain.numel() + 2 * start, dtype=plain.dtype, device=plain.device)
@@ -228,6 +232,15 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
     def outside_writes(self, names: Mapping[int, str]) -> list[Access]:
         """Accesses that wrote over the guards of any allocation; `names` are names of outputs by data pointer."""
         return [access for allocation in self.guarded for access in allocation.outside_writes(names)]
+
+
+def fill_gaps(tensor: torch.Tensor) -> None:
+    """Fills a new tensor and the gaps between its elements, around which there are no guards."""
+    whole = torch.as_strided(tensor, (tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
+    if (value := _fill.get()) is None:
+        fill_poison(whole)
+    else:
+        whole.fill_(value)
 
 
 def unguarded_storage(base: torch.Tensor, start: int, length: int) -> torch.Tensor:
@@ -287,6 +300,11 @@ def written_tensors(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[number] if number < len(args) else kwargs.get(argument.name)
             yield from value if isinstance(value, list | tuple) else (value,)
+
+
+def may_be_filled(tensor: torch.Tensor) -> bool:
+    """Whether all memory of a new tensor may be filled."""
+    return _is_dense(tensor) or tensor.untyped_storage().nbytes() <= PADDED_BYTES
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

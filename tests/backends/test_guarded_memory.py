@@ -21,7 +21,7 @@ from fuzz.backends.guarded_memory import (
     find_poison,
     read_words,
 )
-from fuzz.backends.launcher_allocations import LauncherAllocations
+from fuzz.backends.launcher_allocations import LauncherAllocations, fill_without_poison
 from fuzz.model.case import Argument
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
@@ -171,8 +171,16 @@ def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
             torch.zeros(3).new_empty(2),
             torch.empty_strided((2, 3), (3, 1)),
             torch.empty_permuted((2, 3), (1, 0)),
+            torch.empty_strided((2, 3), (8, 2)),
         ]
-    assert [find_poison(tensor) for tensor in tensors] == [(0,), (0,), (0,), (0, 0), (0, 0)]
+    assert [find_poison(tensor) for tensor in tensors] == [(0,), (0,), (0,), (0, 0), (0, 0), (0, 0)]
+    assert bool(tensors[-1].as_strided((13,), (1,)).isnan().all())
+
+
+def test_gaps_between_elements_are_filled_without_poison() -> None:
+    with LauncherAllocations(), fill_without_poison(2.5):
+        tensor = torch.empty_strided((2, 3), (8, 2))
+    assert tensor.as_strided((13,), (1,)).tolist() == [2.5] * 13
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:

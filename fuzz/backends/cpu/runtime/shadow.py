@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz.backends.launcher_allocations import find_traits, written_tensors
+from fuzz.backends.launcher_allocations import find_traits, is_strided, may_be_filled, written_tensors
 from fuzz.backends.poison import POISON
 
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
@@ -35,7 +35,7 @@ DTYPE_NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in PO
 PATTERNS = {dtype: repeated_poison(dtype) for dtype in DTYPE_NAMES}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShadowedAllocation:
     """One allocation; `poison` fills 8 bytes, `distance` is from its memory to the shadow.
 
@@ -56,6 +56,8 @@ class ShadowMemory:
 
     def __init__(self, filled: bool = False) -> None:
         self.allocations: list[ShadowedAllocation] = []
+        # They may be resized.
+        self._empty: list[torch.Tensor] = []
         self.filled = filled
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -63,21 +65,48 @@ class ShadowMemory:
         traits = find_traits(func)
         if traits.is_uninitialised:
             self.track(result)
+        elif func is torch.ops.aten.resize_.default:
+            self.track_resized(result)
         elif self.allocations and traits.is_mutable:
             for tensor in written_tensors(func._schema, args, kwargs):
                 self.mark_written(tensor)
 
     def track(self, tensor: torch.Tensor) -> None:
-        """Fills a dense tensor with poison and tracks what is written of it."""
-        size = tensor.element_size()
-        if tensor.dtype not in PATTERNS or size == 1 or not tensor.is_cpu or not tensor.numel() or not is_dense(tensor):
-            return
-        start, length = tensor.data_ptr(), tensor.numel() * size
+        """Fills a new tensor, and the gaps between its elements, with poison and tracks what is written of it."""
+        is_watched = tensor.dtype in PATTERNS and tensor.element_size() > 1 and tensor.is_cpu and is_strided(tensor)
+        if is_watched and not tensor.numel():
+            self._empty.append(tensor)
+        elif is_watched and may_be_filled(tensor):
+            self._add(tensor, numpy.zeros(0, numpy.uint8))
+
+    def track_resized(self, tensor: torch.Tensor) -> None:
+        """Tracks what a resized tensor has in addition, and in its new place what was tracked of it."""
+        memory = tensor.untyped_storage()
+        for one in self.allocations:
+            if one.tensor.untyped_storage()._cdata == memory._cdata:
+                if (one.start, one.end) != (memory.data_ptr(), memory.data_ptr() + memory.nbytes()):
+                    self.allocations.remove(one)
+                    self._add_resized(tensor, one.shadow)
+                return
+        if any(one.untyped_storage()._cdata == memory._cdata for one in self._empty):
+            self._add_resized(tensor, numpy.zeros(0, numpy.uint8))
+
+    def _add_resized(self, tensor: torch.Tensor, before: numpy.ndarray) -> None:
+        # Of memory that somebody else fills with poison, nobody has filled what is new.
+        if not self.filled and tensor.numel() and may_be_filled(tensor):
+            self._add(tensor, before)
+
+    def _add(self, tensor: torch.Tensor, before: numpy.ndarray) -> None:
+        """Tracks all memory of a tensor, the beginning of which, with the shadow `before`, was tracked already."""
+        memory, size = tensor.untyped_storage(), tensor.element_size()
+        start, length = memory.data_ptr(), memory.nbytes() // size * size
+        kept = min(len(before) // size * size, length)
         if not self.filled:
             # Not by torch, whose operations other dispatch modes may observe.
-            words = (WORDS[size] * tensor.numel()).from_address(start)
+            words = (WORDS[size] * ((length - kept) // size)).from_address(start + kept)
             numpy.ctypeslib.as_array(words)[:] = POISON[DTYPE_NAMES[tensor.dtype]]
         shadow, poison = numpy.zeros(length, numpy.uint8), PATTERNS[tensor.dtype]
+        shadow[:kept] = before[:kept]
         distance = shadow.ctypes.data - start
         self.allocations.append(ShadowedAllocation(tensor, shadow, start, start + length, poison, distance))
 
@@ -118,8 +147,3 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
         return start, start + tensor.nbytes
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return start, start + (last + 1) * tensor.element_size()
-
-
-def is_dense(tensor: torch.Tensor) -> bool:
-    start, end = extent(tensor)
-    return bool(end - start == tensor.nbytes)

@@ -133,6 +133,10 @@ ALLOCATIONS = {
     "new": lambda: torch.ones(1).new_empty(8),
     "new strided": lambda: torch.ones(1).new_empty_strided((2, 4), (1, 2)),
     "class": lambda: torch.Tensor(8),
+    "padded": lambda: torch.empty_strided((2, 8), (16, 1)),
+    "resized": lambda: torch.empty(0).resize_(8),
+    "resized again": lambda: torch.empty(2).resize_(8),
+    "resized from padded": lambda: torch.empty_strided((2, 2), (3, 1)).resize_(64),
 }
 
 
@@ -141,6 +145,45 @@ def test_each_way_of_allocating_memory_is_watched(allocate):
     with cpu.observe(unwritten=True) as log:
         copy[(1,)](allocate(), torch.empty(8), 8, B=8)
     assert [v.offset for v in log.violations] == list(range(8))
+
+
+@triton.jit
+def copy_rows(x, out, stride, step, B: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, B)
+    tl.store(out + row * B + i, tl.load(x + row * stride + i * step))
+
+
+@pytest.mark.parametrize("strides", [(16, 1), (20, 2)])
+def test_gaps_between_elements_that_are_written(strides):
+    with cpu.observe(unwritten=True) as log:
+        x = torch.empty_strided((2, 8), strides)
+        copy_rows[(2,)](x.copy_(torch.ones(2, 8)), torch.empty(16), *strides, B=8)
+        assert not log.violations
+        y = torch.empty_strided((2, 8), strides)
+        y[1] = 1.0
+        copy_rows[(2,)](y, torch.empty(16), *strides, B=8)
+    assert [v.offset for v in log.violations] == [i * strides[1] for i in range(8)]
+
+
+def test_memory_with_gaps_that_is_too_large_is_left_alone():
+    with cpu.observe(unwritten=True) as log:
+        x = torch.empty_strided((2, 8), (1 << 26, 1))
+        copy_rows[(1,)](x, torch.empty(8), 1 << 26, 1, B=8)
+    assert not log.violations
+
+
+def test_what_was_written_before_a_tensor_grew_stays_written():
+    poison = torch.full((2,), POISON["float32"], dtype=torch.int32).view(torch.float32)
+    with cpu.observe(unwritten=True) as log:
+        x = torch.empty(4)
+        x[2:].copy_(poison)
+        copy[(1,)](x.resize_(1000), torch.empty(8), 8, B=8)
+        given = torch.zeros(2)
+    assert [v.offset for v in log.violations] == [0, 1, 4, 5, 6, 7]
+    with cpu.observe(unwritten=True) as log:
+        given.resize_(1000)[2:] = 1
+        copy[(1,)](given, torch.empty(8), 8, B=8)
+    assert not log.violations
 
 
 @triton.jit
