@@ -32,6 +32,7 @@ from fuzz.oracles.execution.examination import Examination, Values, select_rows,
 from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.layout import make_contiguous, promises_bits
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size, compare_two_runs
+from fuzz.target.legal import legal_split
 from fuzz.target.spec import Target
 
 OTHER_VALUES = recipe("normal", 20011)
@@ -55,8 +56,7 @@ class InvarianceOracle(RerunOracle):
         return movable_rows(target, case.last) is not None
 
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
-        split, call, batch = exams[0].plan.split, exams[0].plan.last, batch_dim(exams[0].target)
-        assert split is not None
+        split, call, batch = split_of(exams[0]), exams[0].plan.last, batch_dim(exams[0].target)
         if split.start + split.length <= call.dims[batch]:
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
@@ -69,7 +69,7 @@ class InvarianceOracle(RerunOracle):
                 yield Rerun(rows, values, again, pairs, self._compare, wrong=wrong)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
-        split, case = saved.entry.case.split, saved.entry.case
+        split, case = legal_split(saved.entry.case.split, saved.target), saved.entry.case
         assert split is not None
         if split.start + split.length > case.last.dims[batch_dim(saved.target)]:
             raise UsageError("no script can be made: the split has more rows than the batch")
@@ -79,8 +79,7 @@ class InvarianceOracle(RerunOracle):
         return compare_two_runs(saved.finding, RUN_SPLIT, rows, call, OTHER_ROWS=others)
 
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
-        split = exam.plan.split
-        assert split is not None
+        split = split_of(exam)
         keyword = "rows" if exam.target.rows else "batch"
         if exam.target.invariance != "envelope":
             finding = in_batch(compare_bits(self.name, circumstance(split), pairs), split)
@@ -137,6 +136,13 @@ def batch_dim(target: Target) -> str:
     """The dim that counts rows, of a target that promises something of them."""
     assert target.batch_dim is not None
     return target.batch_dim
+
+
+def split_of(exam: Examination) -> Split:
+    """The split of an examined case, in a batch of a size that is declared."""
+    split = legal_split(exam.plan.split, exam.target)
+    assert split is not None
+    return split
 
 
 def pair_rows(exam: Examination, split: Split) -> Callable[[Outputs, Outputs], Pairs]:
@@ -205,14 +211,15 @@ def _normal_words(shape: tuple[int, ...], kind: DType) -> np.ndarray:
 
 def split_call(target: Target, case: Case) -> Call | None:
     """The call that a case's split is compared with, its values listed; None where no rows are split off."""
-    if case.split is None or not (target.batch or target.rows):
+    split = legal_split(case.split, target)
+    if split is None or not (target.batch or target.rows):
         return None
     batch, last = batch_dim(target), case.last
     stored = {
         name: from_bits(value.bits(last.dims)[None], named_dtype(value.dtype)) for name, value in last.tensors.items()
     }
-    call = resize(last, batch, case.split)
-    for name, values in split_values(stored, last, batch, case.split).items():
+    call = resize(last, batch, split)
+    for name, values in split_values(stored, last, batch, split).items():
         value = call.tensors[name]
         call = call.with_argument(name, replace(value, values=exact(to_bits(values[0]), named_dtype(value.dtype))))
     return call

@@ -21,7 +21,7 @@ from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.indices import IndexArgument
-from fuzz.target.legal import make_call_legal
+from fuzz.target.legal import legal_split, make_call_legal
 from fuzz.target.shapes import fitting
 from fuzz.target.spec import Target
 
@@ -89,7 +89,7 @@ def draw_case(draw: Draw, target: Target, budgets: Budgets) -> Case:
         )
     split = None
     if target.batch_dim and draw(3) == 0:
-        split = draw_split(draw, calls[-1].dims[target.batch_dim])
+        split = legal_split(draw_split(draw, calls[-1].dims[target.batch_dim]), target)
     return Case(target.name, tuple(calls), split)
 
 
@@ -188,8 +188,9 @@ def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int)
         return max((math.prod(resolve(shape, trial)) for shape in shapes), default=0)
 
     least = dim.clamp(dim.low)
-    if elements(dim.high) <= budget:
-        return dim.high
+    most = dim.clamp(dim.high)
+    if elements(most) <= budget:
+        return most
     slope = max(elements(least + dim.multiple) - elements(least), 1)
     return dim.clamp(least + (budget - elements(least)) // slope * dim.multiple)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzz.model.case import Call, Case
+from fuzz.model.case import Call, Case, Split
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import with_layout, with_shape
 from fuzz.target.arguments import TensorArgument
@@ -13,12 +13,23 @@ from fuzz.target.spec import Target
 
 
 def make_legal(case: Case, target: Target) -> Case:
-    """The case with every argument legal for its dims and options; the same case where all are."""
+    """The case with every argument legal for its dims and options, and its split; the same case where all are."""
     for index, call in enumerate(case.calls):
         legal_call = make_call_legal(call, target)
         if legal_call is not call:
             case = case.with_call(index, legal_call)
-    return case
+    split = legal_split(case.split, target)
+    return case if split is case.split else replace(case, split=split)
+
+
+def legal_split(split: Split | None, target: Target) -> Split | None:
+    """The split with so many other rows after its own that the batch has a size that is declared."""
+    rows = next((dim for dim in target.sizes if dim.name == target.batch_dim), None)
+    if split is None or rows is None:
+        return split
+    count = split.before + split.length + split.after
+    missing = -(-max(count, rows.low) // rows.multiple) * rows.multiple - count
+    return replace(split, after=split.after + missing) if missing else split
 
 
 def make_call_legal(call: Call, target: Target) -> Call:

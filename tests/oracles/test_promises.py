@@ -15,6 +15,7 @@ from fuzz.backends import BACKENDS, backend
 from fuzz.backends.execute import run
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.dims import Size
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.layout import Layout
 from fuzz.model.outcome import Returned
@@ -422,3 +423,18 @@ def test_rows_are_not_moved_where_a_tensor_has_their_number_in_an_expression() -
     x, starts = (Argument(shape, "float32", recipe("integers", 1)) for shape in (("M", "N"), ("M + 1",)))
     case = Case(found.name, (Call({"M": 5, "N": 7}, dict(x=x, starts=starts), {}),), Split(2, 2))
     assert fired(found, case) == []
+
+
+@pytest.mark.parametrize("rows", [size("M", 4, 64, multiple_of=4), size("M", 3, 64)])
+def test_a_split_is_computed_in_a_batch_of_a_size_that_is_declared(rows: Size) -> None:
+    seen = []
+
+    def blocks(x: torch.Tensor) -> Outputs:
+        seen.append(len(x))
+        return twice(x)
+
+    declared = target(x=tensor(rows, N), batch=rows, dtypes=("float32",), reference=lambda x: dict(y=2 * x))(blocks)
+    case = matrix(declared, split=Split(2, 1))
+    whole = replace(case, calls=(replace(case.last, dims={"M": 8, "N": 7}),))
+    assert fired(declared, whole) == []
+    assert rows.clamp(1) in seen and all(rows.clamp(count) == count for count in seen)

@@ -71,7 +71,7 @@ def step_dim(case: Case, context: MutationContext) -> Case | None:
         return None
     dim, dims = context.random.choice(context.target.sizes), case.last.dims
     size = dims[dim.name]
-    choices = [size + 1, size - 1, 2 * size, size // 2, 1 << size.bit_length()]
+    choices = [size + dim.multiple, size - dim.multiple, 2 * size, size // 2, 1 << size.bit_length()]
     if len(dims) > 1 and context.random.random() < 0.4:
         other = context.random.choice([size for name, size in dims.items() if name != dim.name])
         choices = [factor * other + step for factor in (1, 1, 2, 3, 4) for step in (0, 0, 1, -1)]

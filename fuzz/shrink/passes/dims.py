@@ -68,6 +68,8 @@ def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
     batch, split = target.batch_dim, case.split
     if split is None or batch is None or case.last.dims[batch] <= split.length:
         return
+    if any(dim.clamp(split.length) != split.length for dim in target.sizes if dim.name == batch):
+        return
     others = case.last.dims[batch] - split.length
     smaller = resize(case, target, len(case.calls) - 1, {**case.last.dims, batch: split.length})
     smaller = replace(smaller, split=Split(0, split.length, 0, others))

@@ -1,0 +1,70 @@
+"""Sizes that are drawn: only those that a declaration allows, all of its range, and no tensor far beyond the budget."""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+
+from fuzz import size, target, tensor
+from fuzz.model.case import Case
+from fuzz.model.dims import Size
+from fuzz.search.engines import RandomEngine
+from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.evolve import MUTATIONS
+from fuzz.search.engines.mutations import MutationContext, mutate
+from fuzz.search.strategies import BUDGETS, draw_dims
+from fuzz.shrink.passes import COARSE, FINE
+from fuzz.target.legal import make_legal
+from fuzz.target.spec import Target
+
+COUNT = 2000
+N = size("N", 1, 64)
+
+
+def made(**declaration: Any) -> Target:
+    def launcher(**arguments: Any) -> Any:
+        raise NotImplementedError
+
+    found: Target = target(reference=lambda **arguments: {}, name="made", **declaration)(launcher)
+    return found
+
+
+def drawn(declared: Target) -> list[dict[str, int]]:
+    draw = Random(1).randrange
+    return [draw_dims(draw, declared, BUDGETS) for _ in range(COUNT)]
+
+
+def is_legal(case: Case, declared: Target) -> bool:
+    """Whether all sizes of a case, and that of the batch in which its split is computed again, are declared."""
+    sizes = [(dim, call.dims[dim.name]) for call in case.calls for dim in declared.sizes]
+    split, rows = case.split, next(dim for dim in declared.sizes if dim.name == declared.batch)
+    again = split.before + split.length + split.after if split else rows.clamp(rows.high)
+    return all(dim.clamp(own) == own for dim, own in sizes) and again >= rows.low and again % rows.multiple == 0
+
+
+@pytest.mark.parametrize("dim", [size("K", 16, 100, multiple_of=16), size("K", 8, 1000, multiple_of=64)])
+@pytest.mark.parametrize("alone", [True, False])
+def test_only_multiples_are_drawn_and_the_largest_of_them_is(dim: Size, alone: bool) -> None:
+    sizes = {dims["K"] for dims in drawn(made(x=tensor(dim) if alone else tensor(N, dim)))}
+    assert {own % dim.multiple for own in sizes} == {0}
+    assert (min(sizes), max(sizes)) == (dim.clamp(dim.low), dim.clamp(dim.high))
+
+
+ROWS = [size("M", 16, 100, multiple_of=16), size("M", 5, 60)]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_drawn_mutated_and_shrunk_cases_and_their_splits_have_sizes_that_are_declared(rows: Size) -> None:
+    declared = made(x=tensor(rows, N), batch=rows)
+    cases = [*map(RandomEngine(declared, 0).case, range(200))]
+    assert sum(case.split is not None for case in cases) > 20
+    context = MutationContext(declared, Dictionary([100.0, 33.0]), Random(0))
+    cases += [mutate(case, context, MUTATIONS, 3) for case in cases]
+    small = [case for case in cases if case.split and case.elements() < 1000][:10]
+    for case in small:
+        candidates = (one for step in (*COARSE, *FINE) for one in islice(step(case, declared), 50))
+        cases += [make_legal(one, declared) for one in candidates]
+    assert [case for case in cases if not is_legal(case, declared)] == []
