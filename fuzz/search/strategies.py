@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from fuzz.model.case import Argument, Call, Case, Scalar, Split, first_floating
-from fuzz.model.dims import Size, resolve
+from fuzz.model.dims import Size, names, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import legal_split, make_call_legal
-from fuzz.target.shapes import fitting
+from fuzz.target.shapes import Shape, fitting
 from fuzz.target.spec import Target
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ Budgets = tuple[tuple[int, int], ...]
 LONG, MAX_LONG = 0, 1 << 17
 """The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
 take other paths beyond the sizes of their blocks, and one row shows that as well as many."""
+MAX_UNEVEN = 1 << 20
+"""Elements of the largest tensor that has one dim twice."""
 BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
 KEPT = ((1, (False, False)), (1, (True, False)), (1, (False, True)), (1, (True, True)))
@@ -164,7 +166,8 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
             dims[dim.name] = most if draw(2) else dim.clamp(most - draw(most // 2 + 1))
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
-        dims[dim.name] = draw_size(draw, dim, most, dim.high if position == 0 else most)
+        extreme = most if position else largest_alone(target, dims, dim)
+        dims[dim.name] = draw_size(draw, dim, most, extreme)
     return dims
 
 
@@ -179,20 +182,60 @@ def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> d
     return dims
 
 
-def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int) -> int:
-    """The largest size of a dim at which no tensor has more than budget elements, the others as they are."""
+def shapes_of(target: Target) -> list[Shape]:
+    """All shapes that its arguments and cotangents may have."""
+    return [shape for spec in (*target.tensors.values(), *target.cotangents.values()) for shape in spec.shapes]
+
+
+def count_elements(shapes: Iterable[Shape], dims: Mapping[str, int]) -> int:
+    """Elements of the largest of these shapes."""
+    return max((math.prod(resolve(shape, dims)) for shape in shapes), default=0)
+
+
+def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: int) -> int:
+    """The largest size of a dim at which no tensor has more than budget elements, the others as they are.
+
+    Arguments that have the dim once are taken to grow by each size as they do by the first; which the largest of them
+    is may change, and they have more elements then.
+    """
+    arguments = [shape for spec in target.tensors.values() for shape in spec.shapes]
+    counted = {shape for shape in shapes_of(target) if is_uneven(shape, dim.name) or shape not in arguments}
+    most = largest_counted(counted, dims, dim, budget)
 
     def elements(size: int) -> int:
-        trial = {**dims, dim.name: size}
-        shapes = (shape for spec in target.tensors.values() for shape in spec.shapes)
-        return max((math.prod(resolve(shape, trial)) for shape in shapes), default=0)
+        return count_elements(arguments, {**dims, dim.name: size})
 
-    least = dim.clamp(dim.low)
-    most = dim.clamp(dim.high)
     if elements(most) <= budget:
         return most
+    least = dim.clamp(dim.low)
     slope = max(elements(least + dim.multiple) - elements(least), 1)
-    return dim.clamp(least + (budget - elements(least)) // slope * dim.multiple)
+    return min(most, dim.clamp(least + (budget - elements(least)) // slope * dim.multiple))
+
+
+def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:
+    """The largest size of a dim where the others have their least ones; less where tensors have the dim twice."""
+    uneven = [shape for shape in shapes_of(target) if is_uneven(shape, dim.name)]
+    return largest_counted(uneven, dims, dim, MAX_UNEVEN)
+
+
+def largest_counted(shapes: Collection[Shape], dims: Mapping[str, int], dim: Size, budget: int) -> int:
+    """The largest size of a dim at which none of these shapes has more than budget elements, by bisection."""
+
+    def elements(size: int) -> int:
+        return count_elements(shapes, {**dims, dim.name: size})
+
+    sizes = range(dim.clamp(dim.low), dim.high + 1, dim.multiple)
+    if elements(sizes[-1]) <= budget:
+        return sizes[-1]
+    return sizes[max(bisect_right(sizes, budget, key=elements), 1) - 1]
+
+
+@lru_cache(maxsize=4096)
+def is_uneven(shape: Shape, name: str) -> bool:
+    """Whether a shape does not grow by as much with each size of a dim: it has the dim twice, or divides it."""
+    return sum(names(text).count(name) for text in shape) > 1 or any(
+        "//" in text and name in names(text) for text in shape
+    )
 
 
 def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:

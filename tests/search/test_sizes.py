@@ -15,7 +15,8 @@ from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import MUTATIONS
 from fuzz.search.engines.mutations import MutationContext, mutate
-from fuzz.search.strategies import BUDGETS, draw_dims
+from fuzz.search.engines.random import GROUP_BUDGETS
+from fuzz.search.strategies import BUDGETS, Budgets, draw_dims
 from fuzz.shrink.passes import COARSE, FINE
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
@@ -32,9 +33,9 @@ def made(**declaration: Any) -> Target:
     return found
 
 
-def drawn(declared: Target) -> list[dict[str, int]]:
+def drawn(declared: Target, budgets: Budgets = BUDGETS) -> list[dict[str, int]]:
     draw = Random(1).randrange
-    return [draw_dims(draw, declared, BUDGETS) for _ in range(COUNT)]
+    return [draw_dims(draw, declared, budgets) for _ in range(COUNT)]
 
 
 def is_legal(case: Case, declared: Target) -> bool:
@@ -68,3 +69,28 @@ def test_drawn_mutated_and_shrunk_cases_and_their_splits_have_sizes_that_are_dec
         candidates = (one for step in (*COARSE, *FINE) for one in islice(step(case, declared), 50))
         cases += [make_legal(one, declared) for one in candidates]
     assert [case for case in cases if not is_legal(case, declared)] == []
+
+
+P = size("P", 1, 4096)
+A, B = size("A", 1, 65536), size("B", 1, 65536)
+
+
+@pytest.mark.parametrize("budgets", [BUDGETS, GROUP_BUDGETS])
+def test_a_square_has_no_more_elements_than_another_matrix(budgets: Budgets) -> None:
+    """The largest of them would take as long as a thousand cases."""
+    declared = made(x=tensor(P, P))
+    elements = sorted(dims["P"] ** 2 for dims in drawn(declared, budgets))
+    assert elements[COUNT * 9 // 10] <= 1 << 16 and elements[COUNT // 2] <= 1 << 11
+    assert 1 << 17 < elements[-1] <= 1 << 20
+    assert max(dims["S"] for dims in drawn(made(x=tensor(size("S", 1, 1024), size("S", 1, 1024))))) == 1024
+
+
+def test_a_cotangent_stays_within_the_budget_too() -> None:
+    declared = made(x=tensor(A), y=tensor(B), differentiable=dict(z=tensor(A, B)))
+    elements = [dims["A"] * dims["B"] for dims in drawn(declared)]
+    assert 1 << 16 <= max(elements) <= 1 << 17
+
+
+def test_a_dim_that_is_divided_stays_within_the_budget() -> None:
+    declared = made(x=tensor(N, P // 8 * 64), dims=(P,))
+    assert max(dims["P"] // 8 * 64 for dims in drawn(declared, ((1, 1 << 11),)) if dims["P"] < 4096) <= 1 << 11
