@@ -37,7 +37,10 @@ LONG, MAX_LONG = 0, 1 << 17
 """The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
 take other paths beyond the sizes of their blocks, and one row shows that as well as many."""
 MAX_UNEVEN = 1 << 20
-"""Elements of the largest tensor that has one dim twice."""
+"""Elements of the largest tensor that has one dim twice, but where the least sizes need as many."""
+ROOM = 4
+"""How many times as many elements as with the least sizes there may be, whatever the budget: a dim that begins at 1000
+would else have no other size in most cases."""
 BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
 KEPT = ((1, (False, False)), (1, (True, False)), (1, (False, True)), (1, (True, True)))
@@ -160,10 +163,12 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
     if order and budget == LONG:
         return draw_long(draw, target, dims, order[first])
+    room = with_room(target, dims, budget)
     for position, dim in enumerate(order[first:] + order[:first]):
-        most = largest_within(target, dims, dim, budget)
+        most = largest_within(target, dims, dim, room)
         if budget == budgets[-1][1] and position == len(order) - 1 and draw(4):
-            dims[dim.name] = most if draw(2) else dim.clamp(most - draw(most // 2 + 1))
+            below = min(most // 2, most - dims[dim.name])
+            dims[dim.name] = most if draw(2) else dim.clamp(most - draw(below + 1))
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
         extreme = most if position else largest_alone(target, dims, dim)
@@ -172,14 +177,33 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
 
 
 def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> dict[str, int]:
-    """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are up to 3."""
+    """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are among their first
+    three sizes."""
     for dim in target.sizes:
-        dims[dim.name] = dim.clamp(1 + draw(3))
-    most = largest_within(target, dims, long, MAX_LONG)
-    power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
-    sizes = (most, power + draw(3) - 1, power + draw(power))
+        dims[dim.name] = dim.clamp(first_size(dim) + draw(3) * dim.multiple)
+    most = largest_within(target, dims, long, with_room(target, {**dims, long.name: long.clamp(long.low)}, MAX_LONG))
+    least = first_size(long)
+    power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), least.bit_length() - 1)
+    sizes = (most, power + (draw(3) - 1) * long.multiple, max(power, least) + draw(power))
     dims[long.name] = long.clamp(min(most, sizes[draw(3)]))
     return dims
+
+
+def is_plain(dim: Size) -> bool:
+    """Whether a dim has all sizes from 1, or 0, on: then powers of two say where to look, and a case may be tiny."""
+    return dim.low <= 1 and dim.multiple == 1
+
+
+def first_size(dim: Size) -> int:
+    """The least size of a dim that is not 0."""
+    return dim.clamp(dim.low) or dim.multiple
+
+
+def with_room(target: Target, dims: Mapping[str, int], budget: int) -> int:
+    """The budget, or more where the least sizes take nearly all of it and every dim would have its least one."""
+    if all(map(is_plain, target.sizes)):
+        return budget
+    return max(budget, ROOM * count_elements(shapes_of(target), dims))
 
 
 def shapes_of(target: Target) -> list[Shape]:
@@ -214,8 +238,9 @@ def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: i
 
 def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:
     """The largest size of a dim where the others have their least ones; less where tensors have the dim twice."""
-    uneven = [shape for shape in shapes_of(target) if is_uneven(shape, dim.name)]
-    return largest_counted(uneven, dims, dim, MAX_UNEVEN)
+    shapes = shapes_of(target)
+    uneven = [shape for shape in shapes if is_uneven(shape, dim.name)]
+    return largest_counted(uneven, dims, dim, max(MAX_UNEVEN, ROOM**2 * count_elements(shapes, dims)))
 
 
 def largest_counted(shapes: Collection[Shape], dims: Mapping[str, int], dim: Size, budget: int) -> int:
@@ -239,16 +264,34 @@ def is_uneven(shape: Shape, name: str) -> bool:
 
 
 def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
-    """A size near 1, near a power of two, at an end of the range, or anywhere in it on a log scale."""
+    """A size near the least, near a power of two, at an end of the range, or anywhere in it on a log scale."""
     kind = draw(100)
     if kind < 2:
         return dim.clamp(dim.low if kind else extreme)
     if kind < 45:
-        return dim.clamp(min(most, 1 + draw(6)))
+        return dim.clamp(min(most, first_size(dim) + draw(6) * dim.multiple))
+    if not is_plain(dim):
+        return draw_between(draw, dim, most, marked=kind < 75)
     bits = draw(max(most.bit_length(), 1))
     if kind < 75:
         return dim.clamp(min(most, max((1 << bits) + draw(3) - 1, 0)))
     return dim.clamp(min(most, (1 << bits) + draw(1 << bits)))
+
+
+def draw_between(draw: Draw, dim: Size, most: int, *, marked: bool) -> int:
+    """The same of a dim that begins above 1, or has multiples only; `marked` is beside a power of two, or the end.
+
+    Where the range has a power of two or none, sizes beside it would be all that is drawn: half of them are anywhere.
+    """
+    least, step = first_size(dim), dim.multiple
+    octaves = range(least.bit_length() - 1, max(most, least).bit_length())
+    narrow = len(octaves) < 3
+    if marked and not (narrow and draw(2)):
+        marks = (*(1 << bits for bits in octaves if 1 << bits >= least), most)
+        return dim.clamp(min(most, marks[draw(len(marks))] + (draw(3) - 1) * step))
+    bits = octaves[draw(len(octaves))]
+    low, high = (least, most) if narrow else (max(least, 1 << bits), min(most, (2 << bits) - 1))
+    return dim.clamp(min(most, low + draw(max(high - low, 0) // step + 1) * step))
 
 
 def draw_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from random import Random
 from typing import Any
@@ -94,3 +95,43 @@ def test_a_cotangent_stays_within_the_budget_too() -> None:
 def test_a_dim_that_is_divided_stays_within_the_budget() -> None:
     declared = made(x=tensor(N, P // 8 * 64), dims=(P,))
     assert max(dims["P"] // 8 * 64 for dims in drawn(declared, ((1, 1 << 11),)) if dims["P"] < 4096) <= 1 << 11
+
+
+GOLDEN = [
+    (1, 128), (1, 1), (2985, 2), (6, 1), (1023, 2), (1, 255), (202, 4), (6, 19), (31, 300), (1, 228), (33, 4),
+    (311, 4), (64, 180), (3, 85), (11, 16), (17, 17),
+]  # fmt: skip
+
+
+def test_sizes_of_a_dim_that_begins_at_1_or_0_stay_as_they_were() -> None:
+    """Entries, planted bugs and benchmarks know plans by their seed."""
+    M, E = size("M", 1, 4096), size("E", 0, 300)
+    assert [tuple(dims.values()) for dims in drawn(made(x=tensor(M, E)))[:16]] == GOLDEN
+
+
+FAR = [
+    size("F", 1000, 1100), size("F", 65, 127), size("F", 100, 120), size("F", 4000, 4096), size("F", 2, 9),
+    size("F", 128, 2560, multiple_of=128), size("F", 0, 256, multiple_of=16), size("F", 16, 64, multiple_of=16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dim", FAR)
+@pytest.mark.parametrize("budgets", [BUDGETS, GROUP_BUDGETS])
+def test_every_size_of_a_dim_that_begins_far_from_1_is_drawn(dim: Size, budgets: Budgets) -> None:
+    seen = Counter(dims["F"] for dims in drawn(made(x=tensor(N, dim)), budgets))
+    allowed = range(dim.clamp(dim.low), dim.high + 1, dim.multiple)
+    assert set(seen) <= set(allowed) and len(seen) >= 0.9 * len(allowed)
+    assert seen[allowed[0]] < 0.4 * COUNT
+    assert all(seen[size] for size in (*allowed[:6], *allowed[-2:], *(size for size in (128, 1024) if size in allowed)))
+
+
+def test_a_wide_range_that_begins_far_from_1_has_sizes_of_every_octave() -> None:
+    seen = {dims["F"].bit_length() for dims in drawn(made(x=tensor(N, size("F", 1000, 60000))))}
+    assert seen == {*range(10, 17)}
+
+
+def test_every_dim_moves_where_the_least_sizes_take_the_whole_budget() -> None:
+    D = size("D", 1024, 4096, multiple_of=128)
+    seen = drawn(made(x=tensor(N, D), y=tensor(D, D)))
+    assert len({dims["D"] for dims in seen}) > 8 and max(dims["D"] for dims in seen) == 4096
+    assert sum(dims["N"] > 1 for dims in seen) > COUNT // 2
