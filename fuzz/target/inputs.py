@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from fuzz.errors import TargetError, one_line
-from fuzz.model.case import Argument, Call, Case
+from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dims import Size, evaluate, names, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import to_bits
 from fuzz.model.layout import CONTIGUOUS, SPAN, Layout, find_layout
 from fuzz.model.recipes import exact, recipe
-from fuzz.target.arguments import TensorArgument, plain_scalar
+from fuzz.target.arguments import OptionArgument, TensorArgument, plain_scalar
 from fuzz.target.legal import make_legal
 from fuzz.target.shapes import Shape, fitting
 from fuzz.target.spec import Target
@@ -56,7 +56,7 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
     """One call. A size that is left out follows from the shapes, or is the least one; an option is its default.
 
     Where it is not `strict`, a tensor that is left out is ones, or indices 0, and one of another dtype is rounded to
-    the plain one.
+    the plain one; where it is, sizes may be above the `high` of their dims.
     """
     cotangents = {f"grad_{key}": declared for key, declared in target.cotangents.items()}
     tensors = {**target.tensors, **cotangents}
@@ -65,12 +65,13 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
         if key not in known:
             raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
     try:
-        options = {key: plain_scalar(key, given.get(key, option.choices[0])) for key, option in target.options.items()}
+        options = {key: _choose(key, option, given) for key, option in target.options.items()}
         tensors = {key: _decided(declared, options) for key, declared in tensors.items()}
         described = {key: _describe(value) for key, value in given.items() if key in tensors and value is not None}
         ranks = _find_ranks(target, [(tensors[key], one["values"].ndim) for key, one in described.items()])
         shaped = [(_shapes(tensors[key], one["values"].ndim, ranks), one["values"]) for key, one in described.items()]
         dims = _find_dims(target, given, shaped)
+        _check_sizes(target, dims, limited=not strict)
         made = {}
         for key, declared in tensors.items():
             if key in described:
@@ -88,6 +89,24 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
         raise TargetError(f"{where}: {one_line(error)}") from None
     gradients = {key: made[f"grad_{key}"] for key in target.cotangents}
     return Call(dims, {key: made[key] for key in target.tensors if key in made}, options, gradients)
+
+
+def _choose(key: str, option: OptionArgument, given: Given) -> Scalar:
+    """The value of an option. TargetError for one that is none of its choices."""
+    value = plain_scalar(key, given.get(key, option.choices[0]))
+    if value not in option.choices:
+        raise TargetError(f"{key} is {value!r}; it is one of {', '.join(map(repr, option.choices))}")
+    return value
+
+
+def _check_sizes(target: Target, dims: Mapping[str, int], *, limited: bool) -> None:
+    """TargetError for a size that its dim does not have; beyond its `high` only where sizes are `limited`."""
+    for dim in target.sizes:
+        size = dims[dim.name]
+        if size < dim.low or size % dim.multiple or limited and size > dim.high:
+            range_of_dim = f"{dim.low} to {dim.high}" if limited else f"at least {dim.low}"
+            multiple = f", a multiple of {dim.multiple}" if dim.multiple > 1 else ""
+            raise TargetError(f"{dim.name} is {size}; it is {range_of_dim}{multiple}")
 
 
 def _decided(declared: TensorArgument, options: Given) -> TensorArgument:

@@ -107,12 +107,28 @@ def test_arrays_numbers_and_layouts_by_name_are_taken() -> None:
         ({"w": {"values": [1, 2, 3], "layout": {"step": 0}}}, "the layout of w has a step below 1"),
         ({"w": {"values": [1, 2, 3], "layout": {"stride": 4}}}, "unexpected keyword argument 'stride'"),
         ({"x": None}, "x is missing"),
+        ({"x": torch.zeros(3, 7), "K": 3}, "K is 3; it is at least 1, a multiple of 2"),
+        ({"vocabulary": 0}, "V is 0; it is at least 1"),
+        ({"scale": 3.0}, "scale is 3.0; it is one of 1.0, 2.0"),
         ({"x": torch.zeros(1).expand(1 << 28, 1 << 28)}, "can't allocate memory"),
     ],
 )
 def test_what_does_not_fit_is_one_line(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError, match=re.escape(message)):
         given_case(TARGET, [given(**wrong)])
+
+
+def test_a_given_size_may_be_above_the_declared_ones_and_that_of_a_seed_may_not() -> None:
+    assert given_case(TARGET, [given(vocabulary=101)]).last.dims["V"] == 101
+    for wrong, message in (
+        ({"V": 101}, "V is 101; it is 1 to 100"),
+        ({"K": 3}, "K is 3; it is 1 to 64, a multiple of 2"),
+        ({"M": -1}, "M is -1; it is 0 to 64"),
+        ({"scale": "1"}, "scale is '1'; it is one of 1.0, 2.0"),
+    ):
+        target = declare(launcher, **DECLARATION, seeds={"beyond": wrong})
+        with pytest.raises(TargetError, match=f"^target 'launcher': seed 'beyond': {re.escape(message)}$"):
+            seed_cases(target)
 
 
 @pytest.mark.parametrize(

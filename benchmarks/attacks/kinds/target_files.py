@@ -81,7 +81,7 @@ DECLARATIONS = {
 HOLDS_REFUSED = f"{ONE_LINE}, within the time of a command"
 
 
-ORDINARY = {"imports_itself", "size_of_2_to_62", "seeds_that_lie", "imports_of_code"}
+ORDINARY = {"imports_itself", "size_of_2_to_62", "imports_of_code"}
 """What is no mistake, and runs."""
 
 
