@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -82,6 +83,11 @@ class IndexArgument(TensorArgument):
             raise TargetError(f"argument {name!r} has no legal index at the smallest dims")
         if isinstance(self.sentinel, str) and self.sentinel not in options:
             raise TargetError(f"argument {name!r} has its sentinel from {self.sentinel!r}, which is no option")
+        choices = options[self.sentinel].choices if isinstance(self.sentinel, str) else (self.sentinel,)
+        for sentinel, dtype in product(choices, self.dtypes):
+            low, high = limits_of(dtype)
+            if type(sentinel) is int and not low <= sentinel <= high:
+                raise TargetError(f"argument {name!r} has the sentinel {sentinel}; one of {dtype} is {low} to {high}")
 
 
 def indices(
@@ -113,6 +119,12 @@ def check_integers(kind: str, dtypes: Iterable[str]) -> None:
     for name in dtypes:
         if named_dtype(name).kind not in ("int", "uint"):
             raise TargetError(f"{kind}() are integers, not {name}")
+
+
+def limits_of(dtype: str) -> tuple[int, int]:
+    """The least and the largest number of an integer dtype that recipes of indices make."""
+    kind = named_dtype(dtype)
+    return max(-kind.sign_mask, -MAX_BOUND), min(kind.largest_bits, MAX_BOUND - 1)
 
 
 def _legal_bits(bits: tuple[int, ...], dtype: str, bound: int, sentinel: int | None) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ class PrefixSumArgument(TensorArgument):
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The numbers in order, none beyond the total; the first one is 0 and the last one the total."""
         total, kind = max(evaluate(self.total, call.dims), 0), named_dtype(value.dtype)
+        check_total(total, (value.dtype,))
         values, shape = value.values, resolve(value.shape, call.dims)
         if isinstance(values, Recipe):
             values = legal_recipe(values, total + 1, None)
@@ -76,10 +77,21 @@ def prefix_sums(
 ) -> PrefixSumArgument:
     """A tensor of whole numbers that do not decrease along its last dim: 0 first, `total` last.
 
-    Neighbours may be equal: parts may be empty. TargetError for a dtype that is not an integer.
+    Neighbours may be equal: parts may be empty. TargetError for a dtype that is no integer, or cannot hold the total.
     """
     plain = tensor(*shape, dtypes=dtypes)
     check_integers("prefix_sums", plain.dtypes)
     text = total.text if isinstance(total, Expression) else str(total)
+    # What an expression comes to depends on dims that other arguments declare.
+    if isinstance(total, Size | int):
+        check_total(total.high if isinstance(total, Size) else total, plain.dtypes)
     sizes = (*plain.sizes, *((total,) if isinstance(total, Size) else ()))
     return PrefixSumArgument(plain.shape, plain.dtypes, sizes, text, contiguous=contiguous)
+
+
+def check_total(total: int, dtypes: Iterable[str]) -> None:
+    """TargetError for a dtype in which the last number cannot be the total."""
+    for dtype in dtypes:
+        most = named_dtype(dtype).largest_bits
+        if total > most:
+            raise TargetError(f"prefix_sums() end at a total of up to {total}, and {dtype} ends at {most}")

@@ -133,11 +133,20 @@ def test_prefix_sums_go_from_0_to_the_total_and_shrink_to_few_parts(tmp_path: Pa
 @pytest.mark.parametrize(("declared", "message"), [
     (lambda N: prefix_sums(N, total=3), "less than the two elements 0 and 3"),
     (lambda N: prefix_sums(N + 1, total=N, dtypes=("float32",)), "prefix_sums.. are integers, not float32"),
+    (lambda N: prefix_sums(N + 1, total=size("T", 1, 128), dtypes=("int8",)), "up to 128, and int8 ends at 127"),
+    (lambda N: prefix_sums(N + 1, total=300, dtypes=("uint8",)), "a total of up to 300, and uint8 ends at 255"),
 ])  # fmt: skip
 def test_prefix_sums_that_cannot_be_are_named(declared: Callable[[Size], TensorArgument], message: str) -> None:
     N = size("N", 1, 8)
     with pytest.raises(TargetError, match=message):
         declare(lambda x: {"y": x}, name="t", x=declared(N), dims=(N,))
+
+
+def test_a_total_beyond_a_dtype_that_is_an_expression_is_named_when_it_is_drawn() -> None:
+    N = size("N", 1, 80)
+    target = declare(lambda x: {"y": x}, name="t", x=prefix_sums(N + 1, total=2 * N, dtypes=("int8",)), dims=(N,))
+    with pytest.raises(TargetError, match="end at a total of up to [0-9]+, and int8 ends at 127"):
+        drawn(target, 200)
 
 
 def test_ranks_vary_and_dims_are_1_or_full(tmp_path: Path) -> None:

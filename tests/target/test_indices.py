@@ -131,6 +131,23 @@ def test_what_cannot_be_an_index_is_refused() -> None:
         declare(launcher, logits=tensor(N, V), labels=indices(N, below=V, sentinel="other"), ignored=option(0))
 
 
+@pytest.mark.parametrize(("sentinel", "dtypes", "number", "limits"), [
+    (-100, ("int64", "uint8"), -100, "uint8 is 0 to 255"), (255, ("int8",), 255, "int8 is -128 to 127"),
+    ("ignored", ("int16", "int8"), -200, "int8 is -128 to 127"), (1 << 31, ("int64",), 1 << 31, "int64 is -2147483648"),
+])  # fmt: skip
+def test_a_sentinel_fits_every_dtype(sentinel: int | str, dtypes: tuple[str, ...], number: int, limits: str) -> None:
+    labels = indices(N, below=V, sentinel=sentinel, dtypes=dtypes)
+    with pytest.raises(TargetError, match=f"argument 'labels' has the sentinel {number}; one of {limits}"):
+        declare(launcher, logits=tensor(N, V), labels=labels, ignored=option("none", -1, -200))
+
+
+def test_indices_and_their_sentinel_may_be_unsigned() -> None:
+    labels = indices(N, below=size("V", 1, 21), sentinel=255, dtypes=("uint8",))
+    target = declare(launcher, logits=tensor(N), labels=labels, ignored=option(0))
+    found = {number for case in drawn(target) for call in case.calls for number in numbers(call)}
+    assert found == {*range(21), 255}
+
+
 def test_a_target_in_a_file_draws_legal_labels() -> None:
     for case in list(drawn(load("cross_entropy")))[:50]:
         for call in case.calls:

@@ -19,7 +19,6 @@ from fuzz.model.recipes.grid import Grid
 ANY: frozenset[Kind] = frozenset({"float", "int", "uint", "bool"})
 FLOAT: frozenset[Kind] = frozenset({"float"})
 NUMBER: frozenset[Kind] = frozenset({"float", "int", "uint"})
-SIGNED: frozenset[Kind] = frozenset({"int"})
 INTEGER: frozenset[Kind] = frozenset({"int", "uint"})
 BITS: frozenset[Kind] = frozenset({"int", "uint", "bool"})
 
@@ -187,7 +186,7 @@ _KINDS = (
         "indices_sentinel",
         integers.indices_sentinel,
         "uniform in 0 .. below - 1, one in 2^rarity the sentinel",
-        SIGNED,
+        INTEGER,
         below=_BELOW,
         sentinel=(-(1 << 31), (1 << 31) - 1, -100),
         rarity=_RARE,
