@@ -133,6 +133,10 @@ class OptionArgument:
 
     def as_written(self, name: str) -> OptionArgument:
         """The option with numbers of numpy as Python's. TargetError for a value that no entry can hold."""
+        first = self.choices[0]
+        if len(self.choices) == 1 and isinstance(first, list | tuple | set | frozenset | range):
+            due = f"its choices are written without brackets: option({', '.join(map(repr, first))})"
+            raise TargetError(f"argument {name!r} is an option of {first!r} alone; {due}")
         return replace(self, choices=tuple(plain_scalar(name, choice) for choice in self.choices))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +198,16 @@ def test_an_option_decides_a_shape(tmp_path: Path) -> None:
     assert least.last.arguments["weight"].shape == ("2*N",) and least.last.options["reduction"] == "mean"
     given = dict(x=np.ones((2, 3), np.float32), weight=np.ones(6, np.float32), gated=True, reduction="none")
     assert given_case(target, [given]).last.cotangents["loss"].shape == ("M",)
+
+
+@pytest.mark.parametrize(("choices", "message"), [
+    (([False, True],), r"of \[False, True\] alone; .* without brackets: option\(False, True\)$"),
+    (((1, "a"),), r"of \(1, 'a'\) alone; .* without brackets: option\(1, 'a'\)$"),
+    ((1, (16, 16)), r"of \(16, 16\): bool, int, float, str or None is due$"),
+])  # fmt: skip
+def test_a_list_of_choices_is_no_choice(choices: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TargetError, match=f"^argument 'mode' is an option {message}"):
+        declare(lambda x, mode: {"y": x}, name="t", x=tensor(size("N", 1, 8)), mode=option(*choices))
 
 
 def test_a_shape_by_option_needs_every_choice() -> None:
