@@ -17,10 +17,18 @@ from fuzz.model.dims import LONGEST_EXPRESSION, Size, evaluate
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Values
-from fuzz.target.shapes import Dim, Shape, Sizes, named_sizes, spell_out
+from fuzz.target.shapes import (
+    LONGEST_NAME,
+    SHOWN,
+    Dim,
+    Shape,
+    Sizes,
+    check_dim_name,
+    named_sizes,
+    spell_out,
+    whole_number,
+)
 
-LONGEST_NAME, SHOWN = 200, 60
-"""Characters of the longest name of an argument or a dim, and those of a longer one that a message shows."""
 Numbers = NDArray[Any]
 """Values as numbers that numpy calculates with."""
 
@@ -166,9 +174,8 @@ def check_writable(name: str, argument: object) -> None:
 
 def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Size:
     """A named dim between low and high, both included. TargetError where no size is possible."""
-    if not name.isidentifier() or len(name) > LONGEST_NAME:
-        due = f"must be an identifier of at most {LONGEST_NAME} letters"
-        raise TargetError(f"dim name {clean_text(name, SHOWN)!r} {due}")
+    check_dim_name(name)
+    low, high, multiple_of = (whole_number(number, f"size({name!r}, ..)") for number in (low, high, multiple_of))
     if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
         raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
     return Size(name, low, high, multiple_of)

@@ -178,8 +178,18 @@ def test_a_given_tensor_has_the_shape_that_fits_it(tmp_path: Path) -> None:
         given_case(target, [dict(x=x, residual=x, gate=x[0], bias=x[0, 0, :2])])
 
 
+K = size("K", 1, 8)
+
+
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: tensor(size("N", 1, 8) | 2), "a dim is full or 1"),
+    (lambda: tensor((K, 2 * K)), r"without brackets: tensor\(K, 2\*K\)$"),
+    (lambda: tensor([K, 3]), r"without brackets: tensor\(K, 3\)$"),
+    (lambda: tensor("K", "N"), r'a dim of a shape is a size, such as N = size\("N", 1, 64\), .* and not \'K\''),
+    (lambda: tensor(2.0), "an expression of sizes or a whole number, and not 2.0$"),
+    (lambda: prefix_sums((K,), total=3), r"without brackets: tensor\(K\)$"),
+    (lambda: sizes("B", 0, 2.0), r"sizes\('B', ..\) takes whole numbers, and not 2.0: write 2$"),
+    (lambda: sizes(0, 1, 2), r'a dim begins with its name, as in size\("N", 1, 64\), and not with 0'),
     (lambda: sizes("B", 2, 2), "0 <= least < most"),
     (lambda: sizes("B", 0, 2, low=3, high=2), "no size lies between 3 and 2"),
     (lambda: tensor(size("N", 1, 8)) | tensor(size("N", 1, 8), dtypes=("int64",)), "only the shape may be another one"),

@@ -115,9 +115,9 @@ def test_what_contradicts_itself_is_named(declaration: dict[str, Any], message: 
 
 @pytest.mark.parametrize(
     ("name", "low", "high", "multiple"),
-    [("N", 3, 2, 1), ("N", -1, 4, 1), ("N", 5, 7, 8), ("N", 1, 4, 0), ("2N", 1, 2, 1)],
+    [("N", 3, 2, 1), ("N", -1, 4, 1), ("N", 5, 7, 8), ("N", 1, 4, 0), ("2N", 1, 2, 1), (1, 64, 1, 1)],
 )
-def test_a_dim_that_has_no_size_is_refused(name: str, low: int, high: int, multiple: int) -> None:
+def test_a_dim_that_has_no_size_is_refused(name: Any, low: int, high: int, multiple: int) -> None:
     with pytest.raises(TargetError, match="dim"):
         size(name, low, high, multiple_of=multiple)
 
@@ -140,6 +140,21 @@ def test_what_is_declared_can_be_written_and_read() -> None:
     engine = RandomEngine(made, 0)
     for case in (engine.case(number) for number in range(20)):
         assert codec.loads(codec.dumps(Entry(case)).encode()).case.key == case.key
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "multiple", "message"),
+    [
+        (1, 1e3, 1, "not 1000.0: write 1000"),
+        (1, 64.0, 1, "not 64.0: write 64"),
+        (1, 64, 1.5, "not 1.5"),
+        ("1", 64, 1, "not '1'"),
+    ],
+)
+def test_the_limits_of_a_dim_are_whole_numbers(low: Any, high: Any, multiple: Any, message: str) -> None:
+    with pytest.raises(TargetError, match=rf"^size\('N', ..\) takes whole numbers, and {message}$"):
+        size("N", low, high, multiple_of=multiple)
+    assert size("N", np.int64(1), np.int32(8)) == Size("N", 1, 8) == size("N", high=8)
 
 
 def test_an_option_needs_a_value() -> None:
