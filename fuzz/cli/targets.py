@@ -15,7 +15,7 @@ from fuzz.escaping import shell_quote
 from fuzz.run import environment
 from fuzz.run.target_index import Listing, keep_listing, read_listing
 from fuzz.target.loader import built_in_files, library_files, load_all, load_module, targets_in
-from fuzz.target.skeleton import skeleton
+from fuzz.target.skeleton.text import skeleton
 from fuzz.target.spec import Target
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +12,14 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Call, Scalar
 from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.target.arguments import OptionArgument, TensorArgument, check_writable, known_dtypes, listed
-from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
+from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes, listed
+from fuzz.target.checks import check_declaration
+from fuzz.target.contract import ENVELOPE, Contract, parse_contract
 from fuzz.target.nonfinite import parse_nonfinite
 from fuzz.target.shapes import Sizes
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
-WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ def declare(
         rejects=rejects or {}, unreached=unreached or {}, constants=tuple(map(float, constants)), timeout=timeout,
         seeds=seeds or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
-    _check(declared, arguments)
+    check_declaration(declared, arguments)
     return declared
 
 
@@ -297,94 +296,3 @@ def _sizes(
             hint = f"which no argument declares: pass dims=({missing},)"
             raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
     return tuple(sizes.values())
-
-
-def _check(target: Target, arguments: Mapping[str, object]) -> None:
-    where = f"target {target.name!r}"
-    if isinstance(target.timeout, bool | str) or not 0 < target.timeout < math.inf:
-        raise TargetError(f"{where}: timeout is a number of seconds, more than 0, not {target.timeout!r}")
-    for key, value in arguments.items():
-        if not isinstance(value, TensorArgument | OptionArgument | Size):
-            raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
-    for key, value in (*arguments.items(), *target.cotangents.items()):
-        check_writable(key, value)
-    _check_parameters(target, arguments, where)
-    _check_names(target, where)
-    if target.exact is not None and (target.differentiable or target.reference is None):
-        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
-    if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
-        raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
-    _check_promises(target, where)
-    if not target.tensors:
-        raise TargetError(f"{where}: none of its arguments is a tensor; one is due, such as x=tensor(N)")
-    if any(value.optional for value in target.cotangents.values()) or all(
-        value.optional for value in target.tensors.values()
-    ):
-        raise TargetError(f"{where}: one of its tensors at least, and each cotangent, is never None")
-    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
-    for key, tensor_argument in (*target.tensors.items(), *target.cotangents.items()):
-        if not tensor_argument.dtypes:
-            raise TargetError(f"{where}: argument {key!r} has no dtypes, nor has the target")
-        try:
-            tensor_argument.check(key, least, target.options)
-        except TargetError as error:
-            raise TargetError(f"{where}: {error}") from None
-
-
-def _check_parameters(target: Target, arguments: Mapping[str, object], where: str) -> None:
-    """TargetError unless the launcher's parameters are those of the declaration."""
-    parameters = inspect.signature(target.launcher).parameters
-    flexible = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for key in arguments:
-        if key not in parameters and not flexible:
-            raise TargetError(f"{where}: the launcher has no parameter {key!r}; it takes {', '.join(parameters)}")
-        if key in parameters and parameters[key].kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise TargetError(f"{where}: the launcher takes {key!r} by position only; arguments are passed by name")
-    for key, parameter in parameters.items():
-        if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
-            raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
-
-
-def _check_names(target: Target, where: str) -> None:
-    """TargetError for a promise about a tensor or a dim that there is not."""
-    for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
-        written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
-        if key not in target.tensors and not written:
-            raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
-    for option in filter(None, target.in_place.values()):
-        if option not in target.options:
-            there_are = ", ".join(target.options) or "none"
-            raise TargetError(f"{where}: in_place= names {option!r}, which is no option; there are {there_are}")
-    known = {dim.name for dim in target.sizes}
-    if len({*filter(None, [target.batch]), *target.rows.values()}) > 1 or target.batch and target.rows:
-        raise TargetError(f"{where}: rows= goes without batch=, and its outputs are rows of one dim")
-    for dim in [*filter(None, [target.batch]), *target.rows.values()]:
-        if dim not in known:
-            raise TargetError(f"{where}: {dim!r} is no dim of its arguments; there are {', '.join(sorted(known))}")
-
-
-def _check_promises(target: Target, where: str) -> None:
-    """TargetError for a promise that nothing can check."""
-    if target.contract.kind == "bitwise" and target.baseline is None:
-        raise TargetError(f"{where}: contract 'bitwise' needs a baseline= to have the bits of")
-    if target.contract.kind == "ulps" and target.reference is None:
-        raise TargetError(f"{where}: contract ulps(..) needs a reference=")
-    if target.as_good_as not in ("", "torch"):
-        raise TargetError(f"{where}: as_good_as is 'torch', not {target.as_good_as!r}")
-    if target.as_good_as and (target.contract.kind != "envelope" or target.reference is None):
-        raise TargetError(f"{where}: as_good_as='torch' goes with a reference= and the contract 'envelope'")
-    if target.contract.kind != "bitwise" and target.baseline is not None and target.reference is None:
-        raise TargetError(f"{where}: without a reference= a baseline= is compared bit by bit: contract='bitwise'")
-    for name, value in (("invariance", target.invariance), ("layout", target.layout)):
-        if value not in BITS:
-            raise TargetError(f"{where}: {name} is one of {', '.join(BITS)}, not {value!r}")
-    if target.range not in RANGES:
-        raise TargetError(f"{where}: range is one of {', '.join(RANGES)}, not {target.range!r}")
-    if target.range == "full" and target.reference is None:
-        raise TargetError(f"{where}: range='full' needs a reference=")
-    if target.invariance == "envelope" and target.reference is None:
-        raise TargetError(f"{where}: invariance='envelope' needs a reference=")
-    if target.invariance != "bitwise" and not target.batch_dim:
-        raise TargetError(f"{where}: invariance= needs batch= or rows=, the dim whose rows are independent")
-    if target.linear and target.reference is None:
-        raise TargetError(f"{where}: linear= needs a reference=, which tells where underflow breaks it")

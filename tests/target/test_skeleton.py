@@ -9,7 +9,7 @@ import pytest
 
 from fuzz.errors import TargetError
 from fuzz.target.loader import load
-from fuzz.target.skeleton import skeleton
+from fuzz.target.skeleton.text import skeleton
 from fuzz.target.spec import Target
 
 LAUNCHERS = """

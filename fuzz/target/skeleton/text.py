@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fuzz.errors import TargetError
-from fuzz.target.signature import Parameter, Signature, read_signature
+from fuzz.target.skeleton.signature import Parameter, Signature, read_signature
 
 HEAD = '''"""{name}: say in one sentence what it computes. Interesting: say which inputs are likely to break it."""
 
