@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fuzz.errors import TargetError
 from fuzz.target import spec
 
 if TYPE_CHECKING:
@@ -135,11 +136,15 @@ def format_saved_entry(entry: Entry, path: Path, target: spec.Target) -> str:
     return format_entry(entry, str(path), replay_command(path, target_argument(target, path)))
 
 
-def target(**declaration: Any) -> Callable[[spec.Launcher], Target]:
+def target(*misplaced: object, **declaration: Any) -> Callable[[spec.Launcher], Target]:
     """Declare the decorated launcher as a target; docs/targets.md lists every keyword. Raises TargetError."""
+    if misplaced:
+        what = f"stands without brackets on {getattr(misplaced[0], '__name__', '?')!r}"
+        what = what if callable(misplaced[0]) else "takes arguments by name alone"
+        raise TargetError(f"@target {what}: write @target(x=tensor(N), ..), with the arguments of the launcher")
 
     def decorate(launcher: spec.Launcher) -> Target:
-        declared = spec.declare(launcher, cls=Target, **declaration)
+        declared = spec.declare(launcher, Target, **declaration)
         assert isinstance(declared, Target)
         return declared
 

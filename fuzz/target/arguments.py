@@ -221,7 +221,11 @@ def listed(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def known_dtypes(dtypes: str | Iterable[str]) -> tuple[str, ...]:
-    for name in (names_in_order := listed(dtypes)):
+    """The names, in order. TargetError for a dtype that is unknown, or none of the names."""
+    for name in (names_in_order := listed(dtypes) if isinstance(dtypes, Iterable) else (dtypes,)):
+        if not isinstance(name, str):
+            hint = f': write "{name}"'.replace("torch.", "") if f"{name}".startswith("torch.") else ""
+            raise TargetError(f"a dtype is given by its name, and not as {name!r}{hint}")
         if name not in DTYPES:
             raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
     return names_in_order

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fuzz.errors import TargetError
-from fuzz.model.dims import Size
-from fuzz.target.arguments import OptionArgument, TensorArgument, check_writable
+from fuzz.target.arguments import check_writable
 from fuzz.target.contract import BITS, RANGES
 
 if TYPE_CHECKING:
@@ -18,15 +15,12 @@ if TYPE_CHECKING:
 WORKING_PRECISIONS = ("float32", "float64", "float16", "bfloat16", "inputs")
 
 
-def check_declaration(target: Target, arguments: Mapping[str, object]) -> None:
+def check_declaration(target: Target) -> None:
     """TargetError names what of a target does not fit together."""
     where = f"target {target.name!r}"
-    if isinstance(target.timeout, bool | str) or not 0 < target.timeout < math.inf:
+    is_number = isinstance(target.timeout, int | float) and not isinstance(target.timeout, bool)
+    if not is_number or not 0 < target.timeout < math.inf:
         raise TargetError(f"{where}: timeout is a number of seconds, more than 0, not {target.timeout!r}")
-    for key, value in arguments.items():
-        if not isinstance(value, TensorArgument | OptionArgument | Size):
-            raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
-    _check_parameters(target, arguments, where)
     _check_names(target, where)
     if target.exact is not None and (target.differentiable or target.reference is None):
         raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
@@ -50,20 +44,6 @@ def check_declaration(target: Target, arguments: Mapping[str, object]) -> None:
             tensor_argument.check(key, least, target.options)
         except TargetError as error:
             raise TargetError(f"{where}: {error}") from None
-
-
-def _check_parameters(target: Target, arguments: Mapping[str, object], where: str) -> None:
-    """TargetError unless the launcher's parameters are those of the declaration."""
-    parameters = inspect.signature(target.launcher).parameters
-    flexible = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for key in arguments:
-        if key not in parameters and not flexible:
-            raise TargetError(f"{where}: the launcher has no parameter {key!r}; it takes {', '.join(parameters)}")
-        if key in parameters and parameters[key].kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise TargetError(f"{where}: the launcher takes {key!r} by position only; arguments are passed by name")
-    for key, parameter in parameters.items():
-        if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
-            raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
 
 
 def _check_names(target: Target, where: str) -> None:

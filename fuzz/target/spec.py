@@ -15,6 +15,7 @@ from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes, listed
 from fuzz.target.checks import check_declaration
 from fuzz.target.contract import ENVELOPE, Contract, parse_contract
+from fuzz.target.keywords import check_keywords
 from fuzz.target.nonfinite import parse_nonfinite
 from fuzz.target.shapes import Sizes
 
@@ -185,6 +186,8 @@ def ranks_of(call: Call, target: Target) -> dict[str, int]:
 
 def declare(
     launcher: Launcher,
+    cls: type[Target] = Target,
+    /,
     *,
     name: str = "",
     dtypes: str | Iterable[str] | None = None,
@@ -214,11 +217,11 @@ def declare(
     seeds: Mapping[str, Mapping[str, Any]] | None = None,
     unreached: Mapping[str, str] | None = None,
     imports: str | Iterable[str] = (),
-    cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
-    _check_keywords(launcher, dict(locals()))
+    keywords = dict(locals())
+    check_keywords(launcher, {key: keywords[key] for key in KEYWORDS}, arguments)
     label = name or launcher.__name__
     plain = known_dtypes(FLOATS if dtypes is None else dtypes)
     tensors = _tensors(arguments, plain)
@@ -231,8 +234,7 @@ def declare(
         reference=reference, baseline=baseline, exact=exact,
         contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
         linear=listed(linear), shifts=listed(shifts), imports=listed(imports),
-        batch=_dim_name("batch=", batch) if batch else None,
-        rows={output: _dim_name("rows=", row) for output, row in (rows or {}).items()},
+        batch=batch.name if batch else None, rows={output: row.name for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True, nondeterminism=deterministic if isinstance(deterministic, str) else "",
@@ -240,26 +242,12 @@ def declare(
         rejects=rejects or {}, unreached=unreached or {}, constants=tuple(map(float, constants)), timeout=timeout,
         seeds=seeds or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
-    check_declaration(declared, arguments)
+    check_declaration(declared)
     return declared
 
 
-def _check_keywords(launcher: Launcher, keywords: Mapping[str, object]) -> None:
-    """TargetError for a keyword that was given a tensor or an option, as an argument is, or True for shapes."""
-    for keyword, value in keywords.items():
-        if isinstance(value, TensorArgument | OptionArgument):
-            what = f"{keyword}= is a keyword of @target, and names no argument: give the argument another name"
-            raise TargetError(f"target {launcher.__name__!r}: {what}")
-    if isinstance(keywords["differentiable"], bool):
-        label = keywords["name"] or launcher.__name__
-        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
-
-
-def _dim_name(keyword: str, dim: object) -> str:
-    """The name of the dim that a keyword takes."""
-    if not isinstance(dim, Size):
-        raise TargetError(f'{keyword} takes a dim, as in M = size("M", 1, 64), and not {dim!r}')
-    return dim.name
+KEYWORDS = tuple(inspect.getfullargspec(declare).kwonlyargs)
+"""The keywords of `@target`, which name no arguments."""
 
 
 def _options_of(in_place: str | Iterable[str] | Mapping[str, str]) -> dict[str, str]:

@@ -250,6 +250,8 @@ OTHER_MEANINGS = {
     ("fuzz/reference/", "layout"),
     ("fuzz/target/", "invariance"),
     ("fuzz/target/", "layout"),
+    ("fuzz/target/keywords.py", "deterministic"),
+    ("fuzz/target/keywords.py", "rejects"),
 }
 """(folder, word) where the name of an oracle means an instrument, a layout, a class of inputs, or a promise."""
 

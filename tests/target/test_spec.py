@@ -19,8 +19,10 @@ from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.oracles.execution.probe import probe_reference
 from fuzz.search.engines import RandomEngine
 from fuzz.target.arguments import option, size, tensor
+from fuzz.target.keywords import DUE
 from fuzz.target.loader import load, load_planted
-from fuzz.target.spec import Target, declare
+from fuzz.target.shapes import sizes
+from fuzz.target.spec import KEYWORDS, Target, declare
 
 M, N = size("M", 1, 8), size("N", 2, 16, multiple_of=2)
 
@@ -35,10 +37,77 @@ def launcher(x: Any, eps: float = 0.0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("keyword", ["batch", "rows", "name", "range"])
-@pytest.mark.parametrize("value", [tensor(M), option(1, 2)])
+@pytest.mark.parametrize("value", [tensor(M), option(1, 2), sizes("B", 0, 2)])
 def test_an_argument_with_the_name_of_a_keyword_is_refused_in_one_line(keyword: str, value: Any) -> None:
     with pytest.raises(TargetError, match=f"^target 'launcher': {keyword}= is a keyword of @target.*another name$"):
         declare(launcher, x=tensor(M, N), **{keyword: value})
+
+
+@pytest.mark.parametrize("keyword", ["range", "dims", "layout"])
+def test_a_size_for_a_parameter_with_the_name_of_a_keyword_is_refused(keyword: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def launcher(x, {keyword}): ...", scope)
+    with pytest.raises(TargetError, match=f"^target 'launcher': {keyword}= is a keyword of @target.*another name$"):
+        declare(scope["launcher"], x=tensor(M, N), **{keyword: M})
+
+
+def test_a_parameter_with_the_name_of_a_keyword_that_takes_a_size_is_named() -> None:
+    with pytest.raises(TargetError, match="'batch' of the launcher is not declared: batch= is a keyword .* another"):
+        declare(lambda x, batch: {}, x=tensor(M, N), batch=M)
+
+
+SLIPS: list[tuple[dict[str, Any], str]] = [
+    ({"reference": "torch.neg"}, "reference= takes a function, and not 'torch.neg'"),
+    ({"refernce": launcher}, "@target has no keyword 'refernce'; write reference="),
+    ({"btach": M}, "the launcher has no parameter 'btach'; it takes x, eps; the keyword is batch="),
+    ({"rejects": launcher}, "rejects= takes a function for each input.* and not the function 'launcher'"),
+    ({"rejects": {"short": {"x": 1}}}, "rejects= takes a function for each input"),
+    ({"dims": M}, r"dims= takes sizes, such as \(M,\), and not 'M'"),
+    ({"batch": "M"}, "batch= takes a dim, as in .* and not 'M'"),
+    ({"rows": ("y",)}, r"rows= takes the dim of each output .*dict\(y=M\), and not \('y',\)"),
+    ({"differentiable": ("y",)}, r"differentiable= takes the outputs' shapes, such as .* and not \('y',\)"),
+    ({"differentiable": True}, "differentiable= takes the outputs' shapes, .* and not True"),
+    ({"in_place": True}, "in_place= takes names of arguments, .* and not True"),
+    ({"nonfinite": True}, "nonfinite= takes names of arguments, .* and not True"),
+    ({"linear": True}, "linear= takes names of arguments, and not True"),
+    ({"constants": 1.5}, "constants= takes numbers, .* and not 1.5"),
+    ({"constants": "15"}, "constants= takes numbers, .* and not '15'"),
+    ({"deterministic": False}, "deterministic= takes True, or a text that says why the bits may differ .* not False"),
+    ({"deterministic": ""}, "deterministic= takes True, or a text"),
+    ({"large": "no"}, "large= takes True or False, and not 'no'"),
+    ({"timeout": None}, "timeout is a number of seconds, more than 0, not None"),
+    ({"dtypes": torch.float32}, 'a dtype is given by its name, and not as torch.float32: write "float32"'),
+    ({"x": tensor(M, N, dtypes=("int8",)), "dtypes": [torch.int8]}, 'write "int8"'),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), SLIPS)
+def test_what_a_keyword_cannot_be_given_is_one_line_that_says_what_it_takes(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TargetError, match=f"{message}$" if message.endswith("=") else message) as caught:
+        declare(launcher, **{"x": tensor(M, N), **given})
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_checked_are_keywords() -> None:
+    assert set(DUE) <= set(KEYWORDS) and "launcher" not in KEYWORDS
+
+
+def test_what_a_keyword_holds_may_be_read_from_an_iterator() -> None:
+    made = declare(launcher, x=tensor(M), dims=(dim for dim in [N]), constants=map(float, "12"), nonfinite=iter("x"))
+    assert (
+        [dim.name for dim in made.sizes] == ["M", "N"] and made.constants == (1.0, 2.0) and set(made.nonfinite) == {"x"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("misplaced", "message"),
+    [(launcher, "stands without brackets on 'launcher'"), (tensor(M), "takes arguments by name alone")],
+)
+def test_a_decorator_without_keywords_is_refused(misplaced: Any, message: str) -> None:
+    with pytest.raises(TargetError, match=rf"^@target {message}: write @target\(x=tensor\(N\), ..\)"):
+        fuzz.target(misplaced)
 
 
 def test_a_single_name_may_stand_alone() -> None:
