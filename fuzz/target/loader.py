@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -20,7 +20,7 @@ from fuzz.errors import CorpusError, TargetError, UsageError, one_line
 from fuzz.escaping import clean_text
 from fuzz.files import read_file
 from fuzz.model.case import Case
-from fuzz.target.spec import Launcher, PlantedBug, Target
+from fuzz.target.spec import Launcher, PlantedBug, Target, noting_targets
 from fuzz.target_code import FILE, executing, prepare
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
@@ -182,7 +182,9 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
     try:
         # What a target's file prints must not end up in the one JSON value on standard output.
         with redirect_stdout(sys.stderr), noting_interrupts() as interrupts, executing(FILE, file):
-            exec(compile(source, file, "exec"), module.__dict__)
+            with noting_targets() as declared:
+                exec(compile(source, file, "exec"), module.__dict__)
+        _check_names_differ(file, [target for target in declared if target.launcher.__module__ == name])
     except SyntaxError as error:
         del sys.modules[name]
         raise TargetError(f"{error.filename}:{error.lineno}: syntax error: {error.msg}") from None
@@ -204,6 +206,17 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
             # The file has forked this process, and returns twice.
             os._exit(0)
     return module
+
+
+def _check_names_differ(file: str, declared: Iterable[Target]) -> None:
+    """TargetError for two targets of one name, of which only the last one would be known."""
+    lines: dict[str, int] = {}
+    for target in declared:
+        line = getattr(getattr(target.launcher, "__code__", None), "co_firstlineno", 0)
+        if target.name in lines:
+            places = f"lines {lines[target.name]} and {line}"
+            raise TargetError(f"{file}: two targets are named {target.name!r}, at {places}: give one another name")
+        lines[target.name] = line
 
 
 @contextmanager

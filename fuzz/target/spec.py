@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,25 @@ class Target:
         return self.launcher(*args, **kwargs)
 
 
+_NOTED: ContextVar[list[Target] | None] = ContextVar("_NOTED", default=None)
+
+
+@contextmanager
+def noting_targets() -> Iterator[list[Target]]:
+    """Yields a list to which each target is added that the block declares, also one that no name keeps."""
+    declared: list[Target] = []
+    token = _NOTED.set(declared)
+    try:
+        yield declared
+    finally:
+        _NOTED.reset(token)
+
+
+def _note(target: Target) -> None:
+    if (noted := _NOTED.get()) is not None:
+        noted.append(target)
+
+
 def ranks_of(call: Call, target: Target) -> dict[str, int]:
     """How many dims each run of dims has in a call; the fewest where no tensor has the run."""
     declared = {**target.tensors, **{f"grad {name}": value for name, value in target.cotangents.items()}}
@@ -225,10 +246,9 @@ def declare(
     label = name or launcher.__name__
     plain = known_dtypes(FLOATS if dtypes is None else dtypes)
     tensors = _tensors(arguments, plain)
-    sizes = _sizes(tensors, arguments, dims)
     declared = cls(
         name=label, launcher=launcher, path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
-        sizes=sizes, tensors=tensors,
+        sizes=_sizes(tensors, arguments, dims), tensors=tensors,
         options={key: value.as_written(key) for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
@@ -243,6 +263,7 @@ def declare(
         seeds=seeds or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
     check_declaration(declared)
+    _note(declared)
     return declared
 
 

@@ -101,6 +101,15 @@ def test_one_of_several_targets_is_chosen_by_name(tmp_path: Path) -> None:
         load(f"{path}:x")
 
 
+@pytest.mark.parametrize("second", ["def double(x):", "@target(x=tensor(N), name='double')\ndef triple(x):"])
+def test_two_targets_of_one_name_are_refused_with_their_lines(tmp_path: Path, second: str) -> None:
+    second = second if second.startswith("@") else f"@target(x=tensor(N))\n{second}"
+    path = write(tmp_path, f"{TEXT}\n\n{second}\n    return dict(y=x * 3)\n")
+    for text in (f"{path}:double", str(path)):  # The file that was refused is not kept.
+        with pytest.raises(TargetError, match=r"mine.py: two targets are named 'double', at lines 8 and 16: give"):
+            load(text)
+
+
 def test_a_target_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     write(tmp_path, "FACTOR = 5\n", "factors_of_mine.py")
     path = write(tmp_path, TEXT.replace("FACTOR = 2", "from factors_of_mine import FACTOR"))
