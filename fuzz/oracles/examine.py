@@ -22,7 +22,7 @@ from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, filing_order
-from fuzz.model.outcome import NotRun, Returned
+from fuzz.model.outcome import NotRun, Raised, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.base import Oracle, RerunOracle, check_reruns
@@ -32,7 +32,7 @@ from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.case_runner import CaseRunner, Unattributed
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
-from fuzz.oracles.execution.probe import check_reference, noting_reference
+from fuzz.oracles.execution.probe import check_cotangents_of, check_reference, noting_reference
 from fuzz.oracles.invariance import InvarianceOracle, split_call
 from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_module, load_planted
@@ -359,6 +359,8 @@ def has_enough_disagreements(reports: Sequence[Report]) -> bool:
 def examine(exam: Examination, request: Examine) -> Report:
     """Runs the oracles on a case. Raises TargetError where the target contradicts itself."""
     if not isinstance(exam.outcome, Returned):
+        if isinstance(exam.outcome, Raised):
+            check_cotangents_of(exam.target, exam.case.last)
         return report_of_outcome(exam.outcome)
     findings: list[Finding] = []
     examined: list[str] = []

@@ -17,6 +17,7 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
+from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
 
@@ -79,6 +80,46 @@ def test_true_is_refused_with_what_would_be_right(tmp_path: Path) -> None:
     place.write_text(TARGET.replace("differentiable=dict(y=tensor(N))", "differentiable=True"), encoding="utf-8")
     with pytest.raises(TargetError, match="takes the outputs' shapes"):
         load(str(place))
+
+
+DECLARED = """
+from fuzz import by_option, option, size, target, tensor
+
+M, N = size("M", 1, 8), size("N", 1, 8)
+
+@target(
+    x=tensor(M, N), mode=option("none", "sum"), dtypes=("float32",), differentiable=dict(y={shape}),
+    reference=lambda x, mode: dict(y=x * 2 if mode == "none" else x.sum()),
+)
+def doubled(x, mode):
+    return dict(y=x * 2 if mode == "none" else x.sum())
+"""
+BY_OPTION = 'by_option("mode", dict(none=tensor({dims}), sum=tensor()))'
+
+
+def check_declared(folder: Path, shape: str) -> None:
+    place = folder / "fuzz_doubled.py"
+    place.write_text(DECLARED.format(shape=shape), encoding="utf-8")
+    handle = make_handler(WorkerConfig(str(place), None, "cpu"))
+    engine = RandomEngine(load(str(place)), 0)
+    for number in range(20):
+        handle(Examine(engine.case(number), ()))
+
+
+@pytest.mark.parametrize(("shape", "message"), [
+    ("tensor(M)", r"declares 'y' as tensor\(M\), \(2,\) at M=2; the reference returns \(2, 2\)$"),
+    (BY_OPTION.format(dims="N"), r"declares 'y' as tensor\(N\), \(2,\) at N=2; the reference returns \(2, 2\)$"),
+    (BY_OPTION.format(dims="N, M"), r"declares 'y' as tensor\(N, M\), \(\d, \d\) at N=\d, M=\d; the reference returns"),
+])  # fmt: skip
+def test_a_shape_that_the_reference_does_not_return_is_the_declarations_fault(
+    tmp_path: Path, shape: str, message: str
+) -> None:
+    with pytest.raises(TargetError, match=f"^target 'doubled': differentiable {message}"):
+        check_declared(tmp_path, shape)
+
+
+def test_a_shape_by_option_that_the_reference_returns_is_in_order(tmp_path: Path) -> None:
+    check_declared(tmp_path, BY_OPTION.format(dims="M, N"))
 
 
 SHIFTED = """
