@@ -24,6 +24,9 @@ def check_keywords(
     launcher: Callable[..., object], keywords: Mapping[str, object], arguments: Mapping[str, object]
 ) -> None:
     """TargetError for a keyword that is given what it cannot be, and for arguments that are not the launcher's."""
+    if not (inspect.isfunction(launcher) or inspect.ismethod(launcher) or inspect.isclass(launcher)):
+        kind = type(launcher).__name__
+        raise TargetError(f"@target decorates a function that calls the kernel, and not a {kind}: write a launcher")
     name = keywords["name"]
     where = f"target {name if isinstance(name, str) and name else launcher.__name__!r}"
     parameters = inspect.signature(launcher).parameters

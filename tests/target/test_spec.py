@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import triton
 
 import fuzz
 from fuzz.corpus import codec
@@ -108,6 +110,13 @@ def test_what_a_keyword_holds_may_be_read_from_an_iterator() -> None:
 def test_a_decorator_without_keywords_is_refused(misplaced: Any, message: str) -> None:
     with pytest.raises(TargetError, match=rf"^@target {message}: write @target\(x=tensor\(N\), ..\)"):
         fuzz.target(misplaced)
+
+
+@pytest.mark.parametrize("kernel", [triton.jit(launcher), partial(launcher, eps=1.0)])
+def test_what_is_no_launcher_is_refused_in_one_line(kernel: Any) -> None:
+    kind = type(kernel).__name__
+    with pytest.raises(TargetError, match=f"^@target decorates a function that calls the kernel, and not a {kind}: "):
+        fuzz.target(x=tensor(M, N))(kernel)
 
 
 def test_a_single_name_may_stand_alone() -> None:
