@@ -149,6 +149,8 @@ class Backend:
     """Whether `compile_only` gives a backend."""
     forks_loaded_processes = False
     """Whether a process may be forked once it has loaded a target: nothing that loading does initialises the device."""
+    permutes_programs = False
+    """Whether a session's `order` changes in which order the programs of a launch run, one after the other."""
     permutes_sums = False
     """Whether `LaunchOptions.reduction_order` changes the order in which kernels combine the elements of sums."""
     checks_accesses = False

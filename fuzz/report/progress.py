@@ -139,6 +139,8 @@ def summary(result: Result) -> Table:
     # Rounding once, to the output's dtype, reaches the bound.
     near = " (correct rounding to the output's dtype comes to 1)" * (statistics.worst >= CLOSE)
     table.add_row("largest error", f"{statistics.worst:.2f} of the bound where cases agree{near}")
+    if result.grid_order_only:
+        table.add_row("program orders", "only the grid's was tried: the kernel waits for earlier programs")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
     if parts := cut_off_parts(result):

@@ -140,7 +140,7 @@ class Fuzzer:
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
         rejects = DerivedRejects(self.target, worker.clone(PATIENCE * self.target.timeout))
         workers, budget = self.options.workers or 1, CaseBudget(self.options.cases, self.options.first_case)
-        pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server)
+        pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server, worker.orders)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
             workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline, server=server
@@ -179,7 +179,7 @@ class Fuzzer:
             self.watcher.on_end(running)
             findings.finish(self.usual_cases)
         seconds = time.monotonic() - start
-        result = self._result(findings, seconds, interrupted, scheduler, len(running))
+        result = self._result(findings, seconds, interrupted, scheduler, len(running), worker.orders.grid_only)
         short = pool.backoff.seconds + triage.backoff.seconds
         profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
@@ -295,6 +295,7 @@ class Fuzzer:
         interrupted: bool,
         scheduler: EngineScheduler,
         calls_cut_off: int,
+        grid_order_only: bool,
     ) -> Result:
         statistics = self.statistics
         if statistics.all_rejected and not self.allow_all_rejected:
@@ -308,6 +309,7 @@ class Fuzzer:
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
             interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
+            grid_order_only=grid_order_only,
         )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class Result:
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
+    `grid_order_only` says that a program waits for an earlier one, so that other orders of programs were not tried.
     """
 
     options: RunOptions
@@ -38,6 +39,7 @@ class Result:
     profile: Mapping[str, float] = field(default_factory=dict)
     invalid_inputs: InvalidInputs = InvalidInputs()
     loaded_anew: str = ""
+    grid_order_only: bool = False
 
     def fails(self, *, only_new: bool = False) -> bool:
         """Whether a finding counts, or a new one if `only_new`, or a disagreement that was not confirmed."""

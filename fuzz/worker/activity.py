@@ -14,9 +14,9 @@ from fuzz.worker.profile import ACTIVITIES
 
 STARTING = -1
 """The number of the request that a process is at before it has made its handler."""
-NUMBER, SINCE, PID, STATUS, FAULT, FORKS, TARGETS_CODE = range(7)
+NUMBER, SINCE, PID, STATUS, FAULT, FORKS, TARGETS_CODE, REORDERED, GRID_ORDER = range(9)
 """The cells of an activity; those of the profile follow them."""
-PROFILE_START = 7
+PROFILE_START = 9
 MOST_PIDS = 1 << 22
 """The largest number that Linux gives to a process."""
 TARGETS_CODES = ("", "the target's file", "the target's reference")
@@ -29,7 +29,8 @@ mean in its interpreter."""
 
 
 def _make_cells() -> MutableSequence[float]:
-    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, 0, 0, *[0.0] * len(ACTIVITIES)])
+    first = [STARTING, math.inf, 0, math.nan, 0, 0, 0, math.inf, 0]
+    cells: MutableSequence[float] = RawArray("d", [*first, *[0.0] * len(ACTIVITIES)])
     return cells
 
 
@@ -130,3 +131,29 @@ class Activity:
             yield
         finally:
             self.cells[TARGETS_CODE] = 0
+
+    @contextmanager
+    def reordering(self) -> Iterator[None]:
+        """Inside, the programs of launches run in another order than the grid's: for that the request has more time."""
+        start = self.cells[REORDERED] = time.monotonic()
+        try:
+            yield
+        finally:
+            self.cells[SINCE] += time.monotonic() - start
+            self.cells[REORDERED] = math.inf
+
+    @property
+    def seconds_reordered(self) -> tuple[float, float]:
+        """How long the process has run programs in another order, negative infinity where it does not, and how long
+        the request had taken before."""
+        since, start, now = self.cells[SINCE], self.cells[REORDERED], time.monotonic()
+        return (now - start, start - since) if since <= start <= now else (-math.inf, 0.0)
+
+    @property
+    def grid_order(self) -> bool:
+        """Whether the process is to run programs in the grid's order alone."""
+        return self.cells[GRID_ORDER] == 1
+
+    @grid_order.setter
+    def grid_order(self, only: bool) -> None:
+        self.cells[GRID_ORDER] = only

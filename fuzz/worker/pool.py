@@ -14,6 +14,7 @@ from fuzz.worker.protocol import ReplicaGroup, Report
 from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.watchdog import POLL_SECONDS
 from fuzz.worker.worker import ForkingServer, Worker, WorkerCrash, report_of_crash
+from fuzz.worker.worker_process import ProgramOrders
 
 QUEUE_DEPTH = 4
 """Groups queued at each worker, so that it never waits for the next."""
@@ -35,6 +36,7 @@ class Pool:
     count: int
     deadline: Deadline = field(default_factory=Deadline)
     server: ForkingServer | None = None
+    orders: ProgramOrders = field(default_factory=ProgramOrders)
     workers: list[Worker] = field(default_factory=list)
     backoff: RetryBackoff = field(default_factory=RetryBackoff)
     _sent: dict[int, list[int]] = field(default_factory=dict)
@@ -52,7 +54,9 @@ class Pool:
 
     def _worker(self) -> Worker:
         limits = self.memory, self.timeout
-        return Worker(self.handler, self.config, *limits, deadline=self.deadline, server=self.server)
+        return Worker(
+            self.handler, self.config, *limits, deadline=self.deadline, server=self.server, orders=self.orders
+        )
 
     def examine(self, groups: Iterator[ReplicaGroup]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
         """(group, its reports) for each group, in their order; new groups are drawn as workers get free.

@@ -37,7 +37,7 @@ from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
 from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
-from fuzz.worker.worker_process import GARBLED, REFERENCE_FAILED, WorkerProcess, raise_own_fault
+from fuzz.worker.worker_process import GARBLED, REFERENCE_FAILED, ProgramOrders, WorkerProcess, raise_own_fault
 from fuzz.worker.worker_server import CONTEXT, SAFE_PATH, STARTS
 
 SERVER_SECONDS = 300.0
@@ -76,6 +76,8 @@ class Worker:
     started anew with those variables, for what must be set before anything is imported. With a `server` it is forked
     from that one, where it can be. A start has a limit of its own: a process that fails before it has made its handler
     raises, and is never the crash of a request. What is called after the `deadline`, or goes on then, raises OutOfTime.
+    A request in which programs wait for ever in another order is answered anew without other orders; `orders` tells so
+    the workers that share it.
     """
 
     handler: str
@@ -85,6 +87,7 @@ class Worker:
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline: Deadline = field(default_factory=Deadline)
     server: ForkingServer | None = None
+    orders: ProgramOrders = field(default_factory=ProgramOrders)
     pending: dict[int, Any] = field(default_factory=dict)
     _child: WorkerProcess | None = None
     _from_server: bool = False
@@ -98,6 +101,7 @@ class Worker:
         context: Any = get_context("spawn") if self.environment else CONTEXT
         activity = Activity()
         activity.begin(STARTING)
+        activity.grid_order = self.orders.grid_only
         ours, theirs = socket.socketpair()
         try:
             supervisor = self._launch_again(context, theirs, activity)
@@ -106,7 +110,7 @@ class Worker:
             raise
         finally:
             theirs.close()
-        self._child = WorkerProcess(supervisor, Channel(ours), activity)
+        self._child = WorkerProcess(supervisor, Channel(ours), activity, may_reorder=not activity.grid_order)
         WATCHDOG.add(self._enforce_limits)
 
     def _launch_again(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
@@ -158,6 +162,7 @@ class Worker:
             # All workers of a run end at the same moment: to give back gigabytes takes seconds, which would add up.
             child.channel.shut_down()
         elif child is not None:
+            child.activity.grid_order = self.orders.grid_only
             child.kill_if_over(self.timeout, self.memory, awaited=bool(self.pending))
 
     def submit(self, request: Any) -> None:
@@ -227,6 +232,10 @@ class Worker:
         """Starts a new process for one that ended; the request that it ended in, if any, with the crash."""
         # After the deadline its end is the run's doing.
         self.deadline.check()
+        if child.waited:
+            self.orders.grid_only = True
+            self.restart()
+            return None
         number, outcome = child.killed or (None, child.exit_outcome())
         if not child.ready and self._from_server:
             self._give_up_server()
@@ -251,7 +260,7 @@ class Worker:
     def clone(self, timeout: float | None = None) -> Worker:
         """A worker with the same configuration, and the same timeout unless another is given, without a process."""
         limits = self.memory, self.timeout if timeout is None else timeout
-        return Worker(self.handler, self.config, *limits, self.environment, self.deadline, self.server)
+        return Worker(self.handler, self.config, *limits, self.environment, self.deadline, self.server, self.orders)
 
     def restart(self) -> None:
         """Replaces the process by a clean one and sends it the requests that are pending."""

@@ -22,6 +22,9 @@ STALL_SECONDS = 60.0
 """Seconds in which a worker that is at no request must begin with the next one, or send what it has begun to send."""
 END_SECONDS = 5.0
 """Seconds that a supervisor may take to end its worker, before it is killed itself."""
+REORDERED_SECONDS = 5.0
+"""Seconds that programs may take in another order, beside REORDERED_FACTOR times what the request has taken before."""
+REORDERED_FACTOR = 4
 GARBLED = Died("bytes that its kernel wrote into its channel")
 """The outcome of a worker whose channel holds something else than its messages."""
 REFERENCE_FAILED = Died("an error of the reference, which does not fail in a clean process")
@@ -35,16 +38,31 @@ CHANNEL_FAULTS = {
 
 
 @dataclass
+class ProgramOrders:
+    """What the workers of a run know of the orders in which a kernel's programs may run.
+
+    `grid_only`: a rerun in another order did not return. CUDA promises no order, but every GPU starts programs in that
+    of the grid, and kernels rely on it that wait for an earlier program (a scan by decoupled look-back). That is no
+    finding, and no other order is tried any more.
+    """
+
+    grid_only: bool = False
+
+
+@dataclass
 class WorkerProcess:
     """A worker's process and its supervisor, which is the one that was started.
 
     `killed` is the request in which the worker exceeded a limit, None where that is the oldest one, and the outcome.
+    `may_reorder` says that it was started to try other orders of programs, `waited` that one of these did not return.
     """
 
     supervisor: Any
     channel: Channel
     activity: Activity
+    may_reorder: bool = True
     ready: bool = False
+    waited: bool = False
     killed: tuple[int | None, Outcome] | None = None
     _end: int = -1
     _most_resident: int = 0
@@ -76,7 +94,8 @@ class WorkerProcess:
     def kill_if_over(self, timeout: float, memory: int, *, awaited: bool) -> None:
         """Ends it where its request exceeds `timeout` seconds, or the process `memory` resident bytes.
 
-        Also where a message is `awaited` from it, and it neither works nor sends one.
+        Also where a message is `awaited` from it, and it neither works nor sends one. Programs in another order have a
+        limit of their own.
         """
         # A kernel may have stopped the parent of its process.
         resume_if_stopped(self.supervisor.pid)
@@ -86,7 +105,11 @@ class WorkerProcess:
         limit = START_SECONDS if number == STARTING else timeout
         size = resident(self.activity.pid)
         self._most_resident = max(self._most_resident, size)
-        if not self.activity.seconds <= limit:
+        reordered, before = self.activity.seconds_reordered
+        if reordered > min(limit, REORDERED_SECONDS + REORDERED_FACTOR * before):
+            self.waited = self.may_reorder
+            self.kill(number, Hung(limit))
+        elif reordered < 0 and not self.activity.seconds <= limit:
             self.kill(number, Hung(limit))
         elif size > memory:
             self.kill(number, OutOfMemory(f"over {memory >> 20} MiB resident"))

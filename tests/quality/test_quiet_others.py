@@ -26,3 +26,11 @@ def test_eager_operations_that_broke_the_prototype_are_silent(operation: str, tm
     path = Path(__file__).parents[2] / "targets" / "torch_eager" / "operations.py"
     code, value = run(f"{path}:{operation}", tmp_path, "--cases", "90", "--seed", "78")
     assert (code, value["findings"]) == (0, [])
+
+
+def test_a_kernel_that_waits_for_earlier_programs_is_silent(tmp_path: Path) -> None:
+    """In another order of its programs it waits for ever; that of the grid is examined all the same."""
+    path = Path(__file__).with_name("quiet_targets.py")
+    code, value = run(f"{path}:chained_scan", tmp_path, "--cases", "90", "--seed", "78")
+    assert (code, value["findings"], value["unconfirmed"]) == (0, [], 0)
+    assert value["oracles"]["deterministic"] > 1

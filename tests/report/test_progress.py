@@ -88,6 +88,13 @@ def test_the_profile_says_why_each_worker_loads_the_target_itself() -> None:
     assert text.getvalue().splitlines()[-1].strip() == "each clean worker loads the target itself: it has threads"
 
 
+def test_the_summary_says_that_other_orders_of_programs_were_not_tried() -> None:
+    progress, text = watched()
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 4.0, grid_order_only=True)
+    progress.console.print(summary(result))
+    assert "program orders" in text.getvalue() and "waits for earlier programs" in " ".join(text.getvalue().split())
+
+
 def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     progress, text = watched()
     progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)

@@ -21,6 +21,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     forks_loaded_processes = True
+    permutes_programs = True
     permutes_sums = True
     checks_accesses = True
     # A library that asks for GPUs while it is imported finds none, as on a machine without one: CUDA would start

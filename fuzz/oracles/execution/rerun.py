@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -19,6 +20,7 @@ from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
 from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay_launches
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
+from fuzz.worker.child.serve import reordering
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def _is_replayable(exams: Sequence[Examination], rerun: Rerun) -> bool:
 
 def _results_by_parts(exams: Sequence[Examination], rerun: Rerun) -> Iterator[tuple[Sequence[int], Outputs]]:
     for part in rerun.parts():
-        replayed = _replay(call_structure(rerun.call), [(exams, part)])
+        with _noting_order(exams, [part]):
+            replayed = _replay(call_structure(rerun.call), [(exams, part)])
         yield from _results(exams, part, next(iter(replayed), None))
 
 
@@ -114,7 +117,8 @@ def _results(
         alone = np.flatnonzero(~replayed.intact).tolist()
     for place in alone:
         row = rerun.rows[place]
-        outputs = exams[row].rerun(rerun.call, rerun.order, words_of(rerun.values, place))
+        with _noting_order(exams, [rerun]):
+            outputs = exams[row].rerun(rerun.call, rerun.order, words_of(rerun.values, place))
         if outputs is not None:
             yield [row], {name: output[None] for name, output in outputs.items()}
 
@@ -135,9 +139,16 @@ def _replay_all(requests: Sequence[Request]) -> dict[int, TraceResult]:
             sizes = accumulate(requests[number][1].size for number in numbers)
             count = sum(size <= LARGEST_ARGUMENTS for size in sizes)
             chosen, numbers = numbers[:count], numbers[count:]
-            replayed = _replay(structure, [requests[number] for number in chosen])
+            with _noting_order(requests[0][0], [requests[number][1] for number in chosen]):
+                replayed = _replay(structure, [requests[number] for number in chosen])
             found.update(zip(chosen, replayed, strict=False))
     return found
+
+
+def _noting_order(exams: Sequence[Examination], reruns: Sequence[Rerun]) -> AbstractContextManager[None]:
+    """Notes for a block, where programs of some of the reruns run in another order, that these may wait for ever."""
+    permuted = exams[0].backend.permutes_programs and any(rerun.order is not None for rerun in reruns)
+    return reordering() if permuted else nullcontext()
 
 
 def _replay(structure: object, requests: Sequence[Request]) -> list[TraceResult]:

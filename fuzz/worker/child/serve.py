@@ -62,6 +62,20 @@ def running(which: int) -> AbstractContextManager[None]:
     return activity.running(which) if activity is not None and pid == os.getpid() else nullcontext()
 
 
+def reordering() -> AbstractContextManager[None]:
+    """Notes for a block that programs run in another order than the grid's, where one that waits for an earlier one
+    waits for ever. Does nothing in a process that is no worker.
+    """
+    pid, activity = _serving
+    return activity.reordering() if activity is not None and pid == os.getpid() else nullcontext()
+
+
+def may_reorder() -> bool:
+    """Whether programs may run in another order than the grid's: not where it is known that one waits."""
+    activity = _serving[1]
+    return activity is None or not activity.grid_order
+
+
 def fork_workers() -> None:
     """Notes that other workers are forked from this worker's process from now on."""
     activity = _serving[1]
