@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from traceback import walk_tb
 from typing import Any
@@ -23,6 +23,7 @@ from fuzz.backends.guarded_memory import (
     read_flags,
     without_repetition,
 )
+from fuzz.backends.kept_outputs import KeptOutputs
 from fuzz.backends.launcher_allocations import LauncherAllocations
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
@@ -85,11 +86,14 @@ def run(
     called and, where the target is an autograd function, differentiated. Each call that came back is appended to
     `completed`. Raises TargetError for a target that contradicts itself, FatalError where the process cannot go on.
     """
-    results = []
+    results, kept = [], KeptOutputs()
     try:
-        for call in calls:
+        for index, call in enumerate(calls):
             call_run = launch(target, launcher, call, backend, order, words or {}, computation, completed is not None)
-            results.append(observe(target, call_run))
+            result = observe(target, call_run)
+            results.append(replace(result, overwritten=kept.find_overwritten()) if index else result)
+            if index + 1 < len(calls):
+                kept.add(index, call_run.outputs, result.outputs, call_run.buffers.values())
             if completed is not None:
                 completed.append(call_run)
         return Returned(tuple(results))

@@ -82,8 +82,8 @@ BOUNDS = OracleSpec(
 )
 MUTATION = OracleSpec(
     "mutation",
-    "an input is written, or an output shares its memory",
-    ("written", "aliased"),
+    "an input or an earlier output is written, or an output shares an input's memory",
+    ("written", "aliased", "overwritten"),
     stops=False,
     joins_classes=True,
     is_promise=True,

@@ -31,7 +31,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes of an argument that changed. `first` is the index of the first changed element, got and want its bits."""
+    """Bytes of an argument, or of an earlier call's output, that changed. `first` is the index of the first changed
+    element, got and want its bits."""
 
     argument: str
     first: tuple[int, ...]
@@ -44,7 +45,8 @@ class Write:
 class CallResult:
     """What one call produced: outputs by name (tensors of the backend's device) and what it did to memory.
 
-    `counted` are the counters of what its kernels did, empty where nothing counts.
+    `overwritten` are outputs of earlier calls that it changed, each with the index of its call. `counted` are the
+    counters of what its kernels did, empty where nothing counts.
     """
 
     outputs: Mapping[str, Any]
@@ -54,6 +56,7 @@ class CallResult:
     aliases: tuple[tuple[str, str], ...] = ()
     kernels: tuple[str, ...] = ()
     counted: bytes = b""
+    overwritten: tuple[tuple[int, Write], ...] = ()
 
 
 @dataclass(frozen=True)

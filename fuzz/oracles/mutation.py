@@ -1,13 +1,15 @@
 """Checks that no input changes its bytes and no output shares its memory, unless the target says `in_place`.
 
+Nor may a call change what an earlier one of the case has returned, as one does that returns a buffer which it keeps.
 Triton's writes do not move a tensor's version counter, so autograd cannot see them; the bytes are compared instead.
 """
 
 from __future__ import annotations
 
+from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
-from fuzz.model.dtypes import decimal, hex_bits
+from fuzz.model.dtypes import DType, decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
@@ -44,6 +46,27 @@ def check():
             yield f"{name} was overwritten: now {inputs[name].tolist()}"
     yield from shared
 '''
+COMPARE_EARLIER_OUTPUTS = '''
+def words(value):
+    size = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
+    return value.detach().clone().contiguous().view(size)
+
+
+def check():
+    """Keeps what each call returns, and compares its bytes after the last one."""
+    kept = []
+
+    def compute(*given):
+        outputs = COMPUTE(*given)
+        kept.append([(name, value, words(value)) for name, value in outputs.items()])
+        return outputs
+
+    for index in range(SHOWN_CALL + 1):
+        run_call(index, compute=compute)
+    for name, value, before in (output for outputs in kept for output in outputs):
+        if name in OUTPUTS and not torch.equal(before, words(value)):
+            yield f"{name} was overwritten by a later call: now {value.tolist()}"
+'''
 
 
 class MutationOracle(CaseOracle):
@@ -69,14 +92,41 @@ class MutationOracle(CaseOracle):
                 output, argument = call.aliases[0]
                 message = f"output {output!r} shares the memory of input {argument!r}"
                 return Finding(self.name, (argument,), "aliased", message, call=index)
+            if call.overwritten:
+                return _overwritten_finding(exam, index)
         return None
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        if saved.finding.symptom == "overwritten":
+            return ScriptCheck(COMPARE_EARLIER_OUTPUTS, {"OUTPUTS": list(saved.finding.outputs)})
         call = saved.entry.case.calls[saved.finding.call]
         return ScriptCheck(COMPARE_INPUTS, {"IN_PLACE": list(saved.target.writable(call))})
 
 
+def _overwritten_finding(exam: Examination, index: int) -> Finding:
+    """The finding of a call that changed what the latest earlier one returned, or one before that."""
+    calls = exam.returned.calls
+    earlier = max(call for call, _ in calls[index].overwritten)
+    writes = [write for call, write in calls[index].overwritten if call == earlier]
+    names = tuple(write.argument for write in writes)
+    changed = sum(write.count for write in writes)
+    elements = []
+    for write in writes:
+        kind = named_dtype(DTYPE_NAMES[calls[earlier].outputs[write.argument].dtype])
+        elements.append(_changed_element(write, kind, "as it was returned"))
+    message = (
+        f"{'+'.join(names)}: elements of what call {earlier + 1} returned that call {index + 1} writes over: {changed}"
+    )
+    return Finding(
+        oracle_specs.MUTATION.name, names, "overwritten", message, tuple(elements), call=index, disagreeing=changed
+    )
+
+
 def _element(exam: Examination, call: int, write: Write) -> Element:
     kind = named_dtype(exam.case.calls[call].tensors[write.argument].dtype)
-    want = f"{decimal(write.want, kind)} as before"
+    return _changed_element(write, kind, "as before")
+
+
+def _changed_element(write: Write, kind: DType, when: str) -> Element:
+    want = f"{decimal(write.want, kind)} {when}"
     return Element(write.argument, write.first, decimal(write.got, kind), hex_bits(write.got, kind), want)

@@ -131,6 +131,17 @@ def favours_its_first_row(x: torch.Tensor) -> Outputs:
     return {"y": y}
 
 
+def keeps_its_output() -> Launcher:
+    """Returns the same memory each time."""
+    kept: dict[torch.Size, torch.Tensor] = {}
+
+    def launcher(x: torch.Tensor) -> Outputs:
+        y = kept.setdefault(x.shape, torch.empty(x.shape))
+        return {"y": y.copy_(x * 2)}
+
+    return launcher
+
+
 class ScalesWhatItSaved(torch.autograd.Function):
     """2 * x, whose backward doubles what it saved, once more each time."""
 
@@ -176,11 +187,14 @@ DIFFERENTIABLE = (("differentiable", {"y": tensor(M, N)}),)
 WITH_COTANGENT = replace(
     matrix(), calls=(replace(matrix().last, cotangents={"y": Argument(("M", "N"), "float32", recipe("normal", 2))}),)
 )
+OTHER_VALUES = matrix().last.with_argument("x", Argument(("M", "N"), "float32", recipe("normal", 2)))
+TWO_CALLS = replace(matrix(), calls=(*matrix().calls, OTHER_VALUES))
 BUGS = [
     Bug("fault", "raised", lambda: raises),
     Bug("bounds", "stray-write", lambda: writes_past_the_end),
     Bug("mutation", "written", lambda: writes_its_input),
     Bug("mutation", "aliased", lambda: returns_its_input, more=NAMESAKE),
+    Bug("mutation", "overwritten", keeps_its_output, TWO_CALLS),
     Bug("rejects", "accepted", lambda: accepts_anything, more=REJECTS),
     Bug("accuracy", "value", lambda: a_little_wrong),
     Bug("accuracy", "sign", lambda: wrong_sign),
@@ -321,6 +335,24 @@ def test_the_first_call_that_shows_a_bug_is_named() -> None:
 
     report = judged(made(wrong_later), matrix(calls=3))
     assert report.primary_finding and (report.primary_finding.oracle, report.primary_finding.call) == ("accuracy", 2)
+
+
+def test_what_a_later_call_writes_over_is_named_with_both_calls() -> None:
+    found = judged(made(keeps_its_output()), TWO_CALLS).primary_finding
+    assert found and (found.outputs, found.call, found.disagreeing) == (("y",), 1, 32)
+    assert found.message == "y: elements of what call 1 returned that call 2 writes over: 32"
+    assert found.elements[0].index == (0, 0) and found.elements[0].want.endswith(" as it was returned")
+
+
+def test_what_belongs_to_the_caller_or_stays_as_it_was_is_not_overwritten() -> None:
+    table = torch.arange(8.0)
+
+    def doubles_in_place(x: torch.Tensor) -> Outputs:
+        return {"y": x.mul_(2), "table": table, "part": (x * 2)[:, ::2]}
+
+    reference = lambda x: dict(y=2 * x, table=torch.arange(8.0).double(), part=4 * x[:, ::2])  # noqa: E731
+    target = made(doubles_in_place, in_place=("x",), batch=None, reference=reference)
+    assert judged(target, TWO_CALLS).findings == ()
 
 
 def test_an_accuracy_finding_holds_the_evidence() -> None:

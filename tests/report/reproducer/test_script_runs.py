@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ FOUND = [
     ("scaled", "accepts", "rejects", "accepted"),
     ("plain", "wrong", "accuracy", "value"),
     ("plain", "unwritten", "bounds", "unwritten"),
+    ("plain", "keeps_its_output", "mutation", "overwritten"),
     ("plain", "counts", "deterministic", "bits"),
     ("plain", "not_strided", "layout", "bits"),
     ("plain", "by_batch", "invariance", "bits"),
@@ -95,6 +97,9 @@ def programs(known: dict[tuple[str, str, str, str], Finding]) -> Iterator[str]:
         name, plant, oracle, symptom = key
         target = load(f"{TOYS}:{name}")
         case = case_of(target, oracle)
+        if symptom == "overwritten":
+            other = replace(case.last.arguments["x"], values=recipe("normal", 9))
+            case = replace(case, calls=(case.last.with_argument("x", other), case.last))
         found = known.get(key) or finding_of(target, plant, case, oracle)
         assert (found.oracle, found.symptom) == (oracle, symptom), found
         entry = Entry(case, found, planted=plant, provenance=Provenance(backend="cpu"))

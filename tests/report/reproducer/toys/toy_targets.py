@@ -115,6 +115,7 @@ for name, oracle, text in (
     ("by_batch", "invariance", "dict(y=twofold(x) * len(x))"),
     ("by_place", "scaling", "dict(y=twofold(x) * torch.arange(1, len(x) + 1).unsqueeze(1))"),
     ("not_linear", "scaling", "dict(y=twofold(x) + x * x)"),
+    ("keeps_its_output", "mutation", "dict(y=LAST.setdefault(x.shape, torch.empty_like(x)).copy_(twofold(x)))"),
     ("dies", "fault", "os.kill(os.getpid(), signal.SIGKILL)"),
     ("hangs", "fault", "time.sleep(1000)"),
 ):
