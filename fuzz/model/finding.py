@@ -61,7 +61,8 @@ class Finding:
     - `ratio`: the largest error over its bound. `error`: the largest error over the largest value of an output.
     - `compared`: how many elements its `outputs` have; `disagreeing`: how many of these are wrong.
     - `source_line`: that of an access, or of what raised, where the oracle knows it.
-    - `change`: the argument that a rerun has changed, and the number by which it was.
+    - `change`: the argument that a rerun has changed, and the number by which it was; or, with 1, the one output that
+      was used.
     - `kinds`: (output, symptom) of every class of symptom that an output shows, where the oracle compares each one.
     - `largest`: (output, the largest finite number that a wrong element of it is or should be), where it is known.
     - `patterns`: what all wrong elements of an output share. `unlike`: a pattern that most earlier findings of the run

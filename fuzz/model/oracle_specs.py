@@ -104,7 +104,7 @@ ACCURACY = OracleSpec(
     classes={"sign": "value"},
 )
 AUTOGRAD_SYMPTOMS = (
-    *("missing", "raised", "subset", "no-grad"),
+    *("missing", "raised", "subset", "output", "no-grad"),
     *("before", "beside", "after", "twice", "saved", "between"),
 )
 AUTOGRAD = OracleSpec(

@@ -1,9 +1,10 @@
 """Checks that a differentiable kernel has the same gradients in a larger graph and corrupts no other operation.
 
-The graphs of `autograd_graphs.py`: some inputs or none require a gradient; operations before, beside and after the
-kernel keep their inputs and outputs; the backward runs again; the function is called again; what it may have saved is
-overwritten. The kernel's results must have the bits that they have without these operations, or lie inside the bounds
-of the accuracy oracle. The results of the other operations must have the bits that follow from the kernel's.
+The graphs of `autograd_graphs.py`: some inputs or none require a gradient; one of several outputs is used; operations
+before, beside and after the kernel keep their inputs and outputs; the backward runs again; the function is called
+again; what it may have saved is overwritten. The kernel's results must have the bits that they have without these
+operations, or lie inside the bounds of the accuracy oracle. The results of the other operations must have the bits that
+follow from the kernel's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -21,7 +22,8 @@ from fuzz.backends.guarded_memory import read_flags
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.outcome import Raised, Rejected, Returned
+from fuzz.model.outcome import Outcome, Raised, Rejected, Returned
+from fuzz.model.recipes import recipe
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, Outputs, Pairs, differing_indices, make_element
 from fuzz.oracles.comparison.elements import compare_elements
@@ -65,13 +67,30 @@ def check():
                 yield failure(error)
 '''
 
+USE_ONE_OUTPUT = '''
+def check():
+    """Uses one output alone: autograd has no gradient of the others, which must be as good as one of 0."""
+    ((compute, _),) = GRAPHS
+    others = {name: value for name, value in every_tensor().items() if name.startswith("grad ") and name[5:] != USED}
+    due = run_call(changed={name: torch.zeros_like(value) for name, value in others.items()})
+    try:
+        got = run_call(compute=compute)
+    except Exception as error:
+        yield f"{type(error).__name__}: {error}"
+        return
+    for name in due.keys() & got.keys():
+        if not equal_values(got[name], due[name]) and (name not in EXPECTED or wrong_elements(name, got[name])):
+            yield f"{name} is {got[name].tolist()}, and {due[name].tolist()} with gradients of 0"
+'''
+
 
 @dataclass(frozen=True)
 class GraphContext:
     """A graph in which the kernel runs, with the symptom and the circumstance of what goes wrong in it, in words.
 
     `function` of autograd_graphs.py is the computation, or makes it of `argument`. There must be gradients of the
-    inputs `wanted`. `adjacent_op` names the operation that a gradient may belong to.
+    inputs `wanted`. `adjacent_op` names the operation that a gradient may belong to. With `refuses_nothing` an error
+    that would refuse an input counts, too.
     """
 
     symptom: str
@@ -80,6 +99,7 @@ class GraphContext:
     argument: Callable[..., Any] | tuple[str, ...] | None = None
     wanted: tuple[str, ...] = ()
     adjacent_op: str = ""
+    refuses_nothing: bool = False
 
     @property
     def computation(self) -> Computation:
@@ -125,12 +145,17 @@ class AutogradOracle(CaseOracle):
             finding = check_context(baseline, context)
             if finding:
                 break
-        return finding
+        return finding or check_outputs_alone(exam)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         finding = saved.finding
         if finding.symptom == "missing":
             return ScriptCheck(FIND_MISSING, {"OUTPUTS": list(finding.outputs)})
+        if finding.change:
+            used = finding.change[0]
+            graph, case = one_output(used), with_one_cotangent(saved.entry.case, used)
+            only = ((graph.function, graph.argument, graph.wanted),)
+            return ScriptCheck(USE_ONE_OUTPUT, {"USED": used}, graphs=only, values=True, values_of=case)
         contexts = [
             context
             for context in graph_contexts(saved.target, saved.entry.case)
@@ -168,6 +193,22 @@ def graph_contexts(target: Target, case: Case) -> Iterator[GraphContext]:
     yield GraphContext("between", "when it is called again before the backward", graphs.run_between_calls)
 
 
+def one_output(name: str) -> GraphContext:
+    """The graph in which one output is used, and no other."""
+    computation = autograd_graphs.differentiate_outputs
+    return GraphContext("output", f"where only output {name} is used", computation, (name,), refuses_nothing=True)
+
+
+def with_one_cotangent(case: Case, name: str) -> Case:
+    """The case with a cotangent of 0 for all outputs but one."""
+    call = case.last
+    for other in call.cotangents:
+        if other != name:
+            zeros = replace(call.cotangents[other], values=recipe("zeros", 0))
+            call = call.with_argument(f"grad {other}", zeros)
+    return replace(case, calls=(*case.calls[:-1], call))
+
+
 def graphs_by_code(target: Target, case: Case) -> list[GraphContext]:
     """The graphs that decide which code of the launcher runs, no gradient and a second backward first.
 
@@ -193,17 +234,44 @@ def check_missing_gradients(baseline: Baseline) -> Finding | None:
     return Finding(oracle_specs.AUTOGRAD.name, tuple(names), "missing", message)
 
 
+def check_outputs_alone(exam: Examination) -> Finding | None:
+    """What is wrong where one of several outputs is used, as in a model that leaves an auxiliary one.
+
+    Another way through the backward may have other bits, so that only a reference can say that it is wrong.
+    """
+    names = [name for name in exam.case.last.cotangents if name in exam.outputs]
+    if len(names) < 2 or exam.target.reference is None or exam.target.contract.kind == "bitwise":
+        return None
+    for name in names:
+        case = with_one_cotangent(exam.case, name)
+        outcome = run(exam.target, exam.launcher, case.calls, exam.backend)
+        if isinstance(outcome, Returned):
+            with_zeros = replace(exam, plan=case, outcome=outcome, stack=None, row=0)
+            finding = check_context(Baseline(with_zeros), one_output(name))
+            if finding:
+                return replace(finding, change=(name, 1.0))
+    return None
+
+
 def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
     """What is wrong in one graph."""
     exam = baseline.exam
     outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend, computation=context.computation)
-    if isinstance(outcome, Raised):
+    if isinstance(outcome, Raised) or context.refuses_nothing and is_error(outcome):
         message = f"raised {outcome.message} {context.circumstance}"
         return Finding(oracle_specs.AUTOGRAD.name, ("launcher",), "raised", message)
     if not isinstance(outcome, Returned) or outcome.calls[-1].accesses:
         return None
     got = outcome.calls[-1].outputs
     return (check_adjacent_op(exam, context, got) or check_kernel(baseline, context, got)) if got else None
+
+
+def is_error(outcome: Outcome) -> TypeGuard[Rejected]:
+    """Whether a backward raised what would refuse an input, of a call that it differentiates with all outputs.
+
+    NotImplementedError says that this is meant.
+    """
+    return isinstance(outcome, Rejected) and outcome.message.startswith(("TypeError", "ValueError", "AssertionError"))
 
 
 def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:

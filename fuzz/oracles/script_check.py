@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.model.case import Call
+from fuzz.model.case import Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.target.spec import Target
@@ -39,8 +39,8 @@ class ScriptCheck:
     `constants` are written as their repr, `functions` as source: functions of the target's file and what those use.
     `graphs` are functions of autograd_graphs.py, each with its argument or None and the inputs that need a gradient;
     the script has them as GRAPHS, (computation, inputs) each. With `values` the script holds the reference's values and
-    bounds for the call that shows the finding. `other_call` is made by the script as well, as its last call. With
-    `cpu_only` the script runs on the CPU where there is a GPU too.
+    bounds for the call that shows the finding, in the case `values_of` where that is another one. `other_call` is
+    made by the script as well, as its last call. With `cpu_only` the script runs on the CPU where there is a GPU too.
     """
 
     text: str
@@ -48,6 +48,7 @@ class ScriptCheck:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     graphs: tuple[Graph, ...] = ()
     values: bool = False
+    values_of: Case | None = None
     other_call: Call | None = None
     cpu_only: bool = False
 

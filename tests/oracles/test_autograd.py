@@ -196,6 +196,78 @@ def test_the_reference_is_not_evaluated_where_no_gradient_is_missing() -> None:
     assert asked_of
 
 
+def asked_of_two(backward: Callable[..., Any], materialize: bool = False, **more: Any) -> Finding | None:
+    """What the oracle says of a = 2 x and b = x * x, whose backward gets None for an output that is not used."""
+
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(materialize)
+        ctx.save_for_backward(x)
+        return x * 2, x * x
+
+    methods = dict(forward=staticmethod(forward), backward=staticmethod(backward))
+    made = type("Two", (torch.autograd.Function,), methods)
+
+    def launcher(x: torch.Tensor) -> Outputs:
+        a, b = made.apply(x)  # type: ignore[attr-defined]
+        return {"a": a, "b": b}
+
+    outputs = {"a": tensor(M, N), "b": tensor(M, N)}
+    given: dict[str, Any] = {"reference": lambda x: dict(a=x * 2, b=x * x), **more}
+    target = declare(launcher, x=tensor(M, N), dtypes=("float32",), differentiable=outputs, **given)
+    x, da, db = (Argument(("M", "N"), "float32", recipe("normal", seed)) for seed in (1, 2, 3))
+    case = Case(target.name, (Call({"M": 3, "N": 4}, {"x": x}, {}, {"a": da, "b": db}),))
+    return AutogradOracle().check_case(examination(target, launcher, case))
+
+
+def both_gradients(ctx: Any, da: Any, db: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return da * 2 + db * x * 2
+
+
+def each_that_is_given(ctx: Any, da: Any, db: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    parts = [da * 2] if da is not None else []
+    return sum([*parts, db * x * 2]) if db is not None else parts[0]
+
+
+def wrong_without_a(ctx: Any, da: Any, db: Any) -> Any:
+    return db * 3 if da is None else each_that_is_given(ctx, da, db)
+
+
+def none_without_b(ctx: Any, da: Any, db: Any) -> Any:
+    return None if db is None else each_that_is_given(ctx, da, db)
+
+
+def only_all(ctx: Any, da: Any, db: Any) -> Any:
+    if da is None or db is None:
+        raise NotImplementedError("all outputs have to be used")
+    return both_gradients(ctx, da, db)
+
+
+def test_one_of_several_outputs_is_used_alone() -> None:
+    assert asked_of_two(both_gradients, materialize=True) is None
+    assert asked_of_two(each_that_is_given) is None
+    found = asked_of_two(wrong_without_a)
+    assert found and (found.symptom, found.outputs, found.change) == ("output", ("dx",), ("b", 1.0))
+    assert "dx is wrong where only output b is used in 12 of 12 elements" in found.message
+
+
+def test_a_gradient_that_is_none_for_one_output_alone_is_one_of_0() -> None:
+    found = asked_of_two(none_without_b)
+    assert found and (found.symptom, found.outputs, found.change) == ("output", ("dx",), ("a", 1.0))
+
+
+def test_a_backward_that_fails_for_one_output_alone_is_found_and_one_that_means_it_is_not() -> None:
+    found = asked_of_two(both_gradients)
+    assert found and (found.symptom, found.outputs, found.change) == ("raised", ("launcher",), ("a", 1.0))
+    assert "TypeError" in found.message and "where only output a is used" in found.message
+    assert asked_of_two(only_all) is None
+
+
+def test_without_a_reference_another_way_through_the_backward_may_have_other_bits() -> None:
+    assert asked_of_two(wrong_without_a, reference=None) is None
+
+
 def asked_with_option(forward: Callable[..., Any], backward: Callable[..., Any], on: bool, written: Any) -> Any:
     """What the oracle says where the option `inplace` is on or off, and the names of the inputs that were written."""
     product = function(forward, backward)

@@ -93,6 +93,22 @@ def differentiate_by(names: Iterable[str]) -> Computation:
     return compute
 
 
+def differentiate_outputs(names: Iterable[str]) -> Computation:
+    """Gradients where only these outputs are used: a function that asks for it gets None for the others.
+
+    A gradient that is None counts as 0.
+    """
+    wanted = frozenset(names)
+
+    def compute(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+        leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
+        outputs = launch({**inputs, **leaves})
+        gradients = backward(outputs, leaves, {name: cotangents[name] for name in cotangents if name in wanted})
+        return {**outputs, **{f"d{name}": torch.zeros_like(value) for name, value in leaves.items()}, **gradients}
+
+    return compute
+
+
 def list_subsets(names: list[str]) -> list[tuple[str, ...]]:
     """Proper subsets with something in them; of many inputs each alone, and all others without it."""
     if len(names) <= SUBSETS_OF:

@@ -21,7 +21,7 @@ from fuzz.backends.execute import FatalError, run
 from fuzz.backends.guarded_memory import DTYPE_NAMES
 from fuzz.errors import UsageError
 from fuzz.escaping import printable
-from fuzz.model.case import Argument, Call, Scalar
+from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
@@ -80,7 +80,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
             "LAUNCHER": launcher,
             "COMPUTE": PREFIX + compute,
             **{name: repr(value) for name, value in check.constants.items()},
-            **({"EXPECTED": repr(expected_values(saved))} if check.values else {}),
+            **({"EXPECTED": repr(expected_values(saved, check.values_of))} if check.values else {}),
             **({"GRAPHS": f"[{', '.join(map(graph_text, check.graphs))}]"} if check.graphs else {}),
         },
         passed=f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors",
@@ -93,7 +93,7 @@ def script_check(saved: SavedFinding) -> ScriptCheck:
     """How a script shows the finding. UsageError where that cannot be, as in an entry that somebody changed."""
     finding, case = saved.finding, saved.entry.case
     applies = find_oracle(finding.as_accuracy.oracle).applies(saved.target, case) or saved.entry.finding is None
-    if not applies or finding.change and finding.change[0] not in case.last.arguments:
+    if not applies or finding.change and finding.change[0] not in {*case.last.arguments, *case.last.cotangents}:
         raise UsageError(f"no script can be made: in this case {finding.summary} cannot be, as {case.target} is now")
     for call in case.calls:
         check_size(call)
@@ -197,13 +197,16 @@ def tensor_text(value: Argument, call: Call) -> str:
 LAST = len(STAGES) - 1
 
 
-def expected_values(saved: SavedFinding) -> dict[str, object]:
-    """[values, bounds, others] of each output, as `AllowedValues` has them; empty without a reference."""
+def expected_values(saved: SavedFinding, case: Case | None = None) -> dict[str, object]:
+    """[values, bounds, others] of each output, as `AllowedValues` has them; empty without a reference.
+
+    They are those of another case than the saved one where it is given.
+    """
     target, call = saved.target, saved.finding.call
     if target.reference is None:
         return {}
     backend = BACKENDS.get(saved.entry.provenance.backend, DEFAULT)
-    exam = Examination(target, target.launcher, saved.entry.case, backend, Rejected("not run"))
+    exam = Examination(target, target.launcher, case or saved.entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
     dtypes = output_dtypes(exam, call)
     for name, expected in evaluate_reference(exam, call, LAST).items():

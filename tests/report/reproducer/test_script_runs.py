@@ -35,6 +35,8 @@ FOUND = [
     ("scaled", "no_gradient", "autograd", "missing"),
     ("scaled", "raises", "autograd", "raised"),
     ("scaled", "wrong_alone", "autograd", "subset"),
+    ("both", "wrong_first", "autograd", "output"),
+    ("both", "fails_first", "autograd", "raised"),
     ("scaled", "no_grad", "autograd", "no-grad"),
     ("scaled", "spoils_what_it_saved", "autograd", "twice"),
     ("scaled", "keeps", "autograd", "saved"),

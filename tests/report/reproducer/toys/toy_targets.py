@@ -99,6 +99,36 @@ scaled.planted(
 )
 
 
+class Both(torch.autograd.Function):
+    """2 x and x w, of which one may be used alone."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, w)
+        return twofold(x), x * w
+
+    @staticmethod
+    def backward(ctx, da, db):
+        x, w = ctx.saved_tensors
+        if db is None:
+            return 2 * da, None
+        return db * w + (0 if da is None else 2 * da), (db * x).sum(0)
+
+
+@toy(
+    x=tensor(M, N), w=tensor(N), differentiable=dict(a=tensor(M, N), b=tensor(M, N)),
+    reference=lambda x, w: dict(a=2 * x, b=x * w),
+)  # fmt: skip
+def both(x, w):
+    a, b = Both.apply(x, w)
+    return dict(a=a, b=b)
+
+
+for name, text in (("wrong_first", "return 3 * da, None"), ("fails_first", "return 2 * da + db, None")):
+    both.planted(name, oracle="autograd", outputs=("dx",), change=("return 2 * da, None", text))
+
+
 @toy(
     x=tensor(M, N), shift=option(0.0, 1.0), batch=M, layout="bitwise", linear=("x",), timeout=3.0,
     reference=lambda x, shift: dict(y=2 * x),
