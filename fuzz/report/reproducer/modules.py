@@ -73,6 +73,11 @@ class Module:
         folders = self.path.relative_to(self.root).parts[:-1] if node.level else ()
         return ".".join([*folders[: len(folders) + 1 - node.level], *([node.module] if node.module else [])])
 
+    def of_own_package(self, node: ast.AST) -> bool:
+        """Whether a statement imports from a package that the module is in, by dots, which fails for any other."""
+        folders = self.path.relative_to(self.root).parts[:-1]
+        return isinstance(node, ast.ImportFrom) and 0 < node.level <= len(folders)
+
     def local_file(self, node: ast.ImportFrom) -> Path | None:
         """The file that an import is from, if that is taken along."""
         name = self.imported_module(node)

@@ -173,6 +173,8 @@ class SourceCollector:
             return "" if any(of_fuzz(alias.name) for alias in node.names) else ast.unparse(node)
         if id(node) not in module.needed and not effect:
             return ""
+        if any(map(module.of_own_package, ast.walk(node))):
+            return ast.unparse(FullNames(module).visit(ast.parse(ast.unparse(node)).body[0]))
         return package_text(module, node) if module.package else target_text(module, node, self.declaring(module))
 
 
@@ -225,6 +227,20 @@ def target_text(module: Module, node: ast.stmt, declaring: set[str]) -> str:
     kept = [item for item in node.decorator_list if not is_declaration(item, declaring)]
     decorators = ["@" + (ast.get_source_segment(module.source, item) or "") for item in kept]
     return "\n".join([*decorators, *lines[node.lineno - 1 : node.end_lineno]])
+
+
+class FullNames(ast.NodeTransformer):
+    """Imports from the module's own package by its full name: a script is in no package, and would lack what they bind.
+
+    One in a ``try`` would not even be missed.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+        own = self.module.of_own_package(node)
+        return ast.ImportFrom(self.module.imported_module(node), node.names, 0) if own else node
 
 
 class RenameForScript(ast.NodeTransformer):

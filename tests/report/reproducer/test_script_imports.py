@@ -56,6 +56,20 @@ BORROWED = [
     ("import borrowed.deep.scales as deep", "x * deep.scale(1)", PACKAGE),
     ("from borrowed.deep.scales import scale", "x * scale(1)", PACKAGE),
 ]
+OPTIONAL = """try:
+    from .factors import FACTOR
+except ImportError:
+    FACTOR = {otherwise}
+
+
+def scale(x):
+    return FACTOR * x
+"""
+"""Of a file that is in no package the import fails, beside a target as in a script."""
+BORROWED += [
+    ("from borrowed.scales import scale", "scale(x)", {**PACKAGE, "borrowed/scales.py": OPTIONAL.format(otherwise=2)}),
+    ("from helper import scale", "scale(x)", {"helper.py": OPTIONAL.format(otherwise=20), "factors.py": "FACTOR = 2"}),
+]
 
 
 def program(folder: Path, text: str, files: dict[str, str]) -> str:
