@@ -135,6 +135,10 @@ def declared_of(folder: Path, parameters: str) -> Target:
 
 
 INF = float("inf")
+UNKNOWN = (
+    "HALF", "torch.float16", "(16, 16)", "lambda v: v", "TWICE", "2 ** 9999", "2 ** 64", "-(2 ** 63) - 1",
+    "torch.finfo(HALF).eps",
+)  # fmt: skip
 DEFAULTS = {
     "eps=EPS": (1e-6,),
     "n=BLOCK": (16,),
@@ -147,12 +151,12 @@ DEFAULTS = {
     "mode=Mode.SLOW": ("SLOW", "FAST"),
     "mode: Mode = Mode.FAST": ("FAST", "SLOW"),
     "mode: Optional[Mode] = None": (None, "FAST", "SLOW"),
+    "n=2**64 - 1": (2**64 - 1,),
     "act: Literal['a', 'b', Mode] = EPS": (1e-6, "a", "b"),
     "n: Optional[int] = None": (None, 1),
     "n: 'Union[int, float]' = 3": (3,),
     "flag: 'bool' = True": (True, False),
 }
-UNKNOWN = ("HALF", "torch.float16", "(16, 16)", "lambda v: v", "TWICE", "2 ** 9999", "torch.finfo(HALF).eps")
 
 
 @pytest.mark.parametrize("parameter", DEFAULTS)
@@ -161,9 +165,7 @@ def test_a_default_is_read_from_the_source(tmp_path: Path, parameter: str) -> No
     assert [*choices(target).values()] == [DEFAULTS[parameter]]
 
 
-@pytest.mark.parametrize(
-    "default", ["HALF", "torch.float16", "(16, 16)", "lambda v: v", "TWICE", "2 ** 9999", "torch.finfo(HALF).eps"]
-)
+@pytest.mark.parametrize("default", UNKNOWN)
 def test_a_default_that_is_no_plain_value_or_unknown_is_left_to_the_launcher(tmp_path: Path, default: str) -> None:
     target = declared_of(tmp_path, f"x: Tensor, given={default}, eps=1e-5")
     assert choices(target) == {"eps": (1e-5,)}

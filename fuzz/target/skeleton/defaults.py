@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fuzz.model.case import LARGEST_INTEGER, LEAST_INTEGER
+
 LARGEST_EXPONENT = 1 << 10
 """Of a power and a shift, so that reading a file takes no time."""
 OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -44,10 +46,15 @@ def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def plain_text(node: ast.expr, constants: Mapping[str, ast.expr]) -> str:
-    """A default that is a bool, a number, a text or None, as source text; empty for another one, or one unknown."""
+    """A default that an option may be (a bool, a number, a text or None), as source text; empty for another one.
+
+    Also empty for one that is not known from the source.
+    """
     try:
         value = _value(node, constants)
         if type(value) not in (bool, int, float, str, type(None)):
+            return ""
+        if type(value) is int and not LEAST_INTEGER <= value <= LARGEST_INTEGER:
             return ""
         return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
     except (ArithmeticError, TypeError, ValueError):
