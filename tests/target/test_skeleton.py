@@ -31,6 +31,11 @@ class Mode(enum.Enum):
     FAST = 1
     SLOW = 2
 
+class Level(enum.Enum):
+    LOW: int = 1
+    HIGH = 2
+    value: int
+
 def attention(q: Tensor, cu_seqlens: "torch.Tensor", labels, bias: Optional[Tensor], num_heads, mask=None,
               causal: bool = False, scale: float | None = None, mode: Mode = Mode.SLOW,
               act: Literal["relu", "silu"] = "silu", *, out: Tensor | None = None,
@@ -151,6 +156,7 @@ DEFAULTS = {
     "mode=Mode.SLOW": ("SLOW", "FAST"),
     "mode: Mode = Mode.FAST": ("FAST", "SLOW"),
     "mode: Optional[Mode] = None": (None, "FAST", "SLOW"),
+    "level: Level = Level.LOW": ("LOW", "HIGH"),
     "n=2**64 - 1": (2**64 - 1,),
     "act: Literal['a', 'b', Mode] = EPS": (1e-6, "a", "b"),
     "n: Optional[int] = None": (None, 1),

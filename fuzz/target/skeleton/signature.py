@@ -180,7 +180,12 @@ def _is_enum(node: ast.ClassDef) -> bool:
 
 
 def _members(node: ast.ClassDef) -> list[str]:
-    places = [statement.targets[0] for statement in node.body if isinstance(statement, ast.Assign)]
+    places = []
+    for statement in node.body:
+        if isinstance(statement, ast.Assign):
+            places.append(statement.targets[0])
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            places.append(statement.target)
     return [place.id for place in places if isinstance(place, ast.Name)]
 
 
