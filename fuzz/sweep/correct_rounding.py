@@ -3,8 +3,8 @@
 A float64 reference knows its own uncertainty, the spread of members perturbed at 2^-52. Where the value, moved by
 CERTAIN times that, rounds to the same number of the output's format, that number is the correctly rounded result. What
 is left goes to arbitrary precision: the target's `exact=`, or its reference over exact numbers. Infinities and NaNs are
-taken as they are, unless arbitrary precision contradicts some of them: members are no measure of these, as the noise of
-an infinity is NaN.
+taken as they are where arbitrary precision confirms some of them: members are no measure of these, as the noise of an
+infinity is NaN.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ CHUNK, POOL_CHUNK = 128, 16
 """Values that arbitrary precision decides together, in this process and where a pool shares them out."""
 SPOT = 16
 """Values of each kind, infinities of one sign or NaNs, that are evaluated exactly to see whether float64 is right."""
-SECONDS = 10.0
-"""Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
+SECONDS, SPOT_SECONDS = 10.0, 10.0
+"""Seconds that arbitrary precision may take in one process of a sweep, and more for infinities and NaNs that are spot
+checks: what is left then is undecided."""
 
 Inputs = dict[str, Any]
 Reference = Callable[..., Mapping[str, Any]]
@@ -46,17 +47,27 @@ Numbers = dict[str, list[float]]
 
 
 @dataclass
-class CorrectRounding:
-    """The correctly rounded values of one output. `seconds_spent` is what arbitrary precision has taken so far.
+class TimeLeft:
+    """Seconds that arbitrary precision may still take."""
 
-    `pool` computes `exact`, if there is one. Of `pairs` the second argument takes every value in each block.
+    seconds: float
+
+
+@dataclass
+class CorrectRounding:
+    """The correctly rounded values of one output.
+
+    `time_left` is for any of them; `spot_time_left` is kept for spot checks, which are few: without them, what the
+    reference overflows to would pass for right. `pool` computes `exact`, if there is one. Of `pairs` the second
+    argument takes every value in each block.
     """
 
     target: Target
     output: str
     precision: Precision
     options: Mapping[str, Any] = field(default_factory=dict)
-    seconds_spent: float = 0.0
+    time_left: TimeLeft = field(default_factory=lambda: TimeLeft(SECONDS))
+    spot_time_left: TimeLeft = field(default_factory=lambda: TimeLeft(SPOT_SECONDS))
     pool: ForkPool | None = None
     pairs: bool = False
 
@@ -80,33 +91,39 @@ class CorrectRounding:
         if block and len(indices) > MOST_IN_DOUBT:
             indices = indices[:0]
         # What is finite comes first: there may be no time for anything else.
-        count = self._decide(inputs, indices, low, high, kind)
+        count = self._decide(inputs, indices, low, high, kind, self.time_left)
         for kind_of in (low.isnan(), low == torch.inf, low == -torch.inf):
             count += self._spot_check(inputs, (nonfinite & kind_of).nonzero().reshape(-1), low, high, kind)
         return low, high, count
 
-    def _decide(self, inputs: Inputs, indices: Tensor, low: Tensor, high: Tensor, kind: DType) -> int:
+    def _decide(
+        self, inputs: Inputs, indices: Tensor, low: Tensor, high: Tensor, kind: DType, time_left: TimeLeft
+    ) -> int:
         """Sets both ends of the values at `indices` by arbitrary precision, as far as its time allows: how many."""
-        exact = self._exact({name: values[indices].tolist() for name, values in inputs.items()}, len(indices))
+        numbers = {name: values[indices].tolist() for name, values in inputs.items()}
+        exact = self._exact(numbers, len(indices), time_left)
         decided = indices[: len(exact)]
         low[decided] = high[decided] = rounded(torch.tensor(exact, dtype=torch.float64, device=low.device), kind)
         return len(exact)
 
     def _spot_check(self, inputs: Inputs, indices: Tensor, low: Tensor, high: Tensor, kind: DType) -> int:
-        """Decides some of the values at `indices`, which are one infinity or NaN, and all where one of these is not.
+        """Decides some of the values at `indices`, which are one infinity or NaN: how many.
 
-        There the reference left the range of float64 on its way to a result that is inside it.
+        Where one of these is not, the reference left the range of float64 on its way to a result that is inside it, so
+        that all are asked for. Where some are not known, nothing is known of the others either.
         """
         if not len(indices):
             return 0
-        before, chosen = low[indices[0]].clone(), indices[:: -(-len(indices) // SPOT)]
-        count = self._decide(inputs, chosen, low, high, kind)
-        now = low[chosen]
-        if bool(((now == before) | (now.isnan() & before.isnan())).all()):
+        places = torch.linspace(0, len(indices) - 1, min(len(indices), SPOT), dtype=torch.float64).round().long()
+        before, chosen = low[indices[0]].clone(), indices[places.to(indices.device)]
+        count = self._decide(inputs, chosen, low, high, kind, self.spot_time_left)
+        now = low[chosen[:count]]
+        confirmed = bool(((now == before) | (now.isnan() & before.isnan())).all())
+        if confirmed and count == len(chosen):
             return count
         rest = indices[~torch.isin(indices, chosen[:count])]
         low[rest], high[rest] = -torch.inf, torch.inf
-        return count + self._decide(inputs, rest, low, high, kind)
+        return count if confirmed else count + self._decide(inputs, rest, low, high, kind, self.time_left)
 
     def _measure(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """(value, what it is certain within) by float64 alone; 0 for what is not finite, of which it says nothing."""
@@ -135,17 +152,17 @@ class CorrectRounding:
         margin = share.clamp(min=RELATIVE) * sizes if self.pairs else torch.maximum(RELATIVE * sizes, least)
         return value, torch.where(torch.isfinite(value), margin.view(-1), 0.0)
 
-    def _exact(self, numbers: Numbers, count: int) -> list[float]:
+    def _exact(self, numbers: Numbers, count: int, time_left: TimeLeft) -> list[float]:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
-        end = start + SECONDS - self.seconds_spent
+        end = start + time_left.seconds
         chunks = ({name: column[at : at + size] for name, column in numbers.items()} for at in range(0, count, size))
         requests = ((chunk, self.output, end) for chunk in chunks)
         for answer in self.pool.compute(requests) if self.pool else map(self.exact, requests):
             if answer is None:
                 break
             values += answer
-        self.seconds_spent += time.monotonic() - start
+        time_left.seconds -= time.monotonic() - start
         return values
 
     def exact(self, request: tuple[Numbers, str, float]) -> list[float] | None:

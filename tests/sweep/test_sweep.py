@@ -87,17 +87,34 @@ def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatc
     assert float(found.maxima[0].max()) == 1
 
 
-@pytest.mark.parametrize("seconds", [0.0, 10.0])
+@pytest.mark.parametrize("seconds", [0.0, 10.0])  # For finite results: spot checks have their own.
 @pytest.mark.parametrize("target", ["logarithm", "exponential"])
 def test_results_that_are_due_to_be_nan_or_infinite_are_neither_wrong_nor_undecided(
     target: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No time is needed for them: what there is goes to finite results."""
     monkeypatch.setattr(correct_rounding, "SECONDS", seconds)
     found = swept(f"{TOYS}:{target}", "bfloat16")
     assert found.other["nonfinite"] == found.wrong == 0 and found.sign_runs == []
     assert found.other["undecided"] < 10 if seconds == 0 else found.other["undecided"] == 0
     assert found.other["decided"] < 100
+
+
+@pytest.mark.parametrize("text", [f"{TOYS}:{name}" for name in ("logarithm", "exponential", "softplus")])
+def test_what_a_reference_overflows_to_is_undecided_without_time_for_spot_checks(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(correct_rounding, "SECONDS", 0.0)
+    monkeypatch.setattr(correct_rounding, "SPOT_SECONDS", 0.0)
+    found = swept(text, "float16")
+    assert found.other["nonfinite"] == found.other["decided"] == 0 and found.other["unbounded"] > 6000
+
+
+def test_what_a_reference_overflows_to_is_never_right_for_lack_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correct_rounding, "SECONDS", 0.0)
+    found = swept(f"{TOYS}:softplus", "float16")
+    assert found.other["nonfinite"] == 0 and found.other["unbounded"] > 6000
+    found = swept(f"{TOYS}:softplus", "float16", planted="overflows")
+    assert found.other["nonfinite"] == correct_rounding.SPOT and found.other["unbounded"] > 6000
 
 
 def test_what_a_reference_overflows_to_is_asked_of_exact_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:

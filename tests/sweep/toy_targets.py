@@ -81,3 +81,9 @@ def softplus(x):
     """Right where its reference is infinite, from 710 on."""
     x = x.double()
     return dict(y=(x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))).to(torch.float16))
+
+
+@softplus.planted("overflows", oracle="accuracy", outputs=("y",))
+def overflows(x):
+    """Infinite wherever its reference is."""
+    return dict(y=torch.log(1 + torch.exp(x.double())).to(torch.float16))
