@@ -10,9 +10,8 @@ from typing import Any
 
 from fuzz.backends.cpu.instruments import Instruments, ordered
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
-from fuzz.backends.cpu.runtime.shadow import ShadowMemory
+from fuzz.backends.cpu.runtime.shadow import ShadowMemory, ShadowObserver
 from fuzz.backends.cpu.runtime.violations import Violation
-from fuzz.backends.launcher_allocations import OperationObserver
 from fuzz.backends.triton_host.knobs import knobs
 
 
@@ -106,4 +105,4 @@ def track(memory: bool | ShadowMemory) -> tuple[ShadowMemory, AbstractContextMan
     if isinstance(memory, ShadowMemory):
         return memory, nullcontext()
     memory = ShadowMemory()
-    return memory, OperationObserver(memory.after_operation)
+    return memory, ShadowObserver(memory)

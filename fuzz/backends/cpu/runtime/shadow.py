@@ -16,7 +16,13 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz.backends.launcher_allocations import find_traits, is_strided, may_be_filled, written_tensors
+from fuzz.backends.launcher_allocations import (
+    OperationObserver,
+    find_traits,
+    is_strided,
+    may_be_filled,
+    written_tensors,
+)
 from fuzz.backends.poison import POISON
 
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
@@ -49,6 +55,11 @@ class ShadowedAllocation:
     poison: int
     distance: int
 
+    def is_all_of(self, memory: torch.UntypedStorage) -> bool:
+        """Whether this is still where the tensor's memory is, and all of it."""
+        length = memory.nbytes() // self.tensor.element_size() * self.tensor.element_size()
+        return (self.start, self.end) == (memory.data_ptr(), memory.data_ptr() + length)
+
 
 class ShadowMemory:
     """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
@@ -56,7 +67,7 @@ class ShadowMemory:
 
     def __init__(self, filled: bool = False) -> None:
         self.allocations: list[ShadowedAllocation] = []
-        # They may be resized.
+        # They may be resized, and are kept until they have memory.
         self._empty: list[torch.Tensor] = []
         self.filled = filled
 
@@ -67,8 +78,10 @@ class ShadowMemory:
             self.track(result)
         elif func is torch.ops.aten.resize_.default:
             self.track_resized(result)
-        elif self.allocations and traits.is_mutable:
+        elif traits.is_mutable and (self.allocations or self._empty):
             for tensor in written_tensors(func._schema, args, kwargs):
+                # A result may not have fitted into its `out=`.
+                self.forget_moved(tensor)
                 self.mark_written(tensor)
 
     def track(self, tensor: torch.Tensor) -> None:
@@ -79,22 +92,33 @@ class ShadowMemory:
         elif is_watched and may_be_filled(tensor):
             self._add(tensor, numpy.zeros(0, numpy.uint8))
 
+    def forget_moved(self, tensor: Any) -> None:
+        """Forgets what was tracked of a tensor's memory that has another place or length by now.
+
+        The place may be somebody else's, and nobody knows what of the rest has been written.
+        """
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_cpu or not is_strided(tensor):
+            return
+        memory = tensor.untyped_storage()
+        one = self._allocation_in(memory)
+        if one is not None and not one.is_all_of(memory):
+            self.allocations.remove(one)
+        if memory.nbytes():
+            self._empty = [one for one in self._empty if not is_in(one, memory)]
+
     def track_resized(self, tensor: torch.Tensor) -> None:
         """Tracks what a resized tensor has in addition, and in its new place what was tracked of it."""
         memory = tensor.untyped_storage()
-        for one in self.allocations:
-            if one.tensor.untyped_storage()._cdata == memory._cdata:
-                if (one.start, one.end) != (memory.data_ptr(), memory.data_ptr() + memory.nbytes()):
-                    self.allocations.remove(one)
-                    self._add_resized(tensor, one.shadow)
-                return
-        if any(one.untyped_storage()._cdata == memory._cdata for one in self._empty):
-            self._add_resized(tensor, numpy.zeros(0, numpy.uint8))
-
-    def _add_resized(self, tensor: torch.Tensor, before: numpy.ndarray) -> None:
+        one, was_empty = self._allocation_in(memory), any(is_in(empty, memory) for empty in self._empty)
+        if (one is None and not was_empty) or (one is not None and one.is_all_of(memory)):
+            return
+        self.forget_moved(tensor)
         # Of memory that somebody else fills with poison, nobody has filled what is new.
         if not self.filled and tensor.numel() and may_be_filled(tensor):
-            self._add(tensor, before)
+            self._add(tensor, numpy.zeros(0, numpy.uint8) if one is None else one.shadow)
+
+    def _allocation_in(self, memory: torch.UntypedStorage) -> ShadowedAllocation | None:
+        return next((one for one in self.allocations if is_in(one.tensor, memory)), None)
 
     def _add(self, tensor: torch.Tensor, before: numpy.ndarray) -> None:
         """Tracks all memory of a tensor, the beginning of which, with the shadow `before`, was tracked already."""
@@ -138,6 +162,26 @@ class ShadowMemory:
                 size = tensor.element_size() if hasattr(tensor, "element_size") else tensor.dtype.itemsize
                 return (one.distance, one.poison) if size == one.tensor.element_size() else UNTRACKED
         return UNTRACKED
+
+
+class ShadowObserver(OperationObserver):  # type: ignore[no-untyped-call]
+    """While active, memory that torch allocates is tracked."""
+
+    def __init__(self, memory: ShadowMemory) -> None:
+        super().__init__(memory.after_operation)
+        self._memory = memory
+
+    def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operation, before which a tensor to be resized has the memory that it is known to have."""
+        if func is torch.ops.aten.resize_.default:
+            # What kernels, numpy and other threads wrote into memory that grew unseen must not be poisoned.
+            self._memory.forget_moved(args[0])
+        return super().execute(func, args, kwargs)
+
+
+def is_in(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
+    """Whether a tensor has its elements in this memory."""
+    return bool(tensor.untyped_storage()._cdata == memory._cdata)
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import triton.language as tl
 from source_lines import line_of
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime.shadow import ShadowObserver
 from fuzz.backends.poison import POISON
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int16, torch.int32, torch.int64]
@@ -184,6 +185,57 @@ def test_what_was_written_before_a_tensor_grew_stays_written():
         given.resize_(1000)[2:] = 1
         copy[(1,)](given, torch.empty(8), 8, B=8)
     assert not log.violations
+
+
+def add_into(given):
+    torch.add(torch.ones(8), 1, out=given.resize_(0))
+    return given
+
+
+def multiply_into(given):
+    torch.mm(torch.ones(2, 2), torch.ones(2, 4), out=given)
+    return given
+
+
+def set_to_grown_memory(given):
+    memory = given.untyped_storage()
+    memory.resize_(32)
+    given.set_(memory, 0, (8,)).fill_(1.0)
+    return given
+
+
+def store_into_grown_memory(given):
+    given.untyped_storage().resize_(32)
+    copy[(1,)](torch.ones(8), given.as_strided((8,), (1,)), 8, B=8)
+    return given
+
+
+GROWN = {
+    "out=": lambda: add_into(torch.empty(0)),
+    "out= that was too small": lambda: add_into(torch.empty(2)),
+    "out= of cat": lambda: torch.cat([torch.ones(4), torch.ones(4)], out=torch.empty(0)),
+    "out= of mm": lambda: multiply_into(torch.empty(0)),
+    "storage": lambda: set_to_grown_memory(torch.empty(0)),
+    "storage, by a kernel": lambda: store_into_grown_memory(torch.empty(0)),
+}
+
+
+@pytest.mark.parametrize("grow", GROWN.values(), ids=GROWN)
+def test_what_was_written_where_a_tensor_grew_unseen_stays(grow):
+    with cpu.observe(unwritten=True) as log:
+        x, out = grow().resize_(2, 4), torch.zeros(8)
+        copy[(1,)](x, out, 8, B=8)
+    assert not log.violations
+    assert out.unique().tolist() in ([1.0], [2.0])
+
+
+def test_memory_that_an_operation_has_given_back_is_not_tracked():
+    memory = cpu.ShadowMemory()
+    with ShadowObserver(memory):
+        given = torch.empty(2)
+        assert len(memory.allocations) == 1
+        add_into(given)
+    assert not memory.allocations
 
 
 @triton.jit
