@@ -39,6 +39,7 @@ def repeated_poison(dtype: torch.dtype) -> int:
 
 DTYPE_NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in POISON}
 PATTERNS = {dtype: repeated_poison(dtype) for dtype in DTYPE_NAMES}
+WATCHED = frozenset(dtype for dtype in PATTERNS if dtype.itemsize > 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ class ShadowMemory:
 
     def track(self, tensor: torch.Tensor) -> None:
         """Fills a new tensor, and the gaps between its elements, with poison and tracks what is written of it."""
-        is_watched = tensor.dtype in PATTERNS and tensor.element_size() > 1 and tensor.is_cpu and is_strided(tensor)
+        is_watched = tensor.dtype in WATCHED and tensor.is_cpu and is_strided(tensor)
         if is_watched and not tensor.numel():
             self._empty.append(tensor)
         elif is_watched and may_be_filled(tensor):
@@ -114,7 +115,7 @@ class ShadowMemory:
             return
         self.forget_moved(tensor)
         # Of memory that somebody else fills with poison, nobody has filled what is new.
-        if not self.filled and tensor.numel() and may_be_filled(tensor):
+        if not self.filled and tensor.dtype in WATCHED and tensor.numel() and may_be_filled(tensor):
             self._add(tensor, numpy.zeros(0, numpy.uint8) if one is None else one.shadow)
 
     def _allocation_in(self, memory: torch.UntypedStorage) -> ShadowedAllocation | None:

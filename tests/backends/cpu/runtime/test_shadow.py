@@ -238,6 +238,14 @@ def test_memory_that_an_operation_has_given_back_is_not_tracked():
     assert not memory.allocations
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.uint8])
+def test_a_tensor_that_grows_as_another_dtype_is_left_alone(dtype):
+    with cpu.observe(unwritten=True) as log:
+        x = torch.empty(8).view(dtype).resize_(64).view(torch.float32)
+        copy[(1,)](x, torch.zeros(8), 8, B=8)
+    assert not log.violations
+
+
 @triton.jit
 def sum_of_rows(x, out, n, B: tl.constexpr):
     i = tl.arange(0, B)
