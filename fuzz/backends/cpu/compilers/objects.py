@@ -8,6 +8,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -27,6 +28,8 @@ from fuzz.worker.system import POLITE
 ELF_64 = b"\x7fELF\x02"
 ELF_HEAD = Struct("<40xQ10xHH2x")
 """Where the table of sections stands, which linkers put last, the size of each entry, and how many there are."""
+FORMAT_ERROR = re.compile("(invalid|wrong) ELF|ELF |file too short|nonzero padding|only ET_DYN|object file has no ")
+"""How messages of the loader begin that are about the content of a file, not about descriptors or memory."""
 FOLDER = "cpu-kernels"
 """The folder of shared objects in Triton's cache."""
 
@@ -54,24 +57,40 @@ def build_object(c: KernelText, name: str) -> Path:
     return path
 
 
+class DamagedObject(OSError):
+    """A file that is no whole shared object."""
+
+
 def load_shared(path: Path) -> ctypes.CDLL:
-    """A shared object that is kept. OSError where it is damaged: then it is removed, so that another is made."""
+    """A shared object that is kept. OSError where it cannot be loaded, and DamagedObject where nobody ever can: then it
+    is removed, so that another is made."""
     try:
         check_length(path)
-        return ctypes.CDLL(str(path))
-    except OSError:
+        return open_shared(path)
+    except DamagedObject:
         with suppress(OSError):
             path.unlink()
         raise
 
 
+def open_shared(path: Path) -> ctypes.CDLL:
+    """What the loader makes of a file. DamagedObject where it refuses the format, OSError where it lacks something."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        # The loader has no number for what went wrong.
+        if FORMAT_ERROR.match(str(error).removeprefix(f"{path}: ")):
+            raise DamagedObject(errno.ENOEXEC, str(error), str(path)) from None
+        raise
+
+
 def check_length(path: Path) -> None:
-    """OSError where a file is cut short: the loader may only notice when the process reads beyond its end."""
+    """DamagedObject where a file is cut short: the loader may only notice when the process reads beyond its end."""
     with path.open("rb") as file:
         head, length = file.read(ELF_HEAD.size), os.fstat(file.fileno()).st_size
     start, size, count = ELF_HEAD.unpack(head) if head.startswith(ELF_64) and len(head) == ELF_HEAD.size else (0, 0, 0)
     if length < max(start + size * count, ELF_HEAD.size):
-        raise OSError(errno.EIO, "the end is missing", str(path))
+        raise DamagedObject(errno.EIO, "the end is missing", str(path))
 
 
 class BackgroundBuild:
