@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
 
+from fuzz.backends import started_threads
 from fuzz.backends.cpu.runtime.compiled_kernel import PATCHES
 from fuzz.backends.cpu.runtime.driver import CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
@@ -35,6 +36,7 @@ def activate() -> None:
             *fake_cuda.PATCHES,
             *autotune.PATCHES,
             *cheap_compilation.PATCHES,
+            *started_threads.PATCHES,
             *PATCHES,
             Patch(drivers, "_active", DRIVER),
         )

@@ -12,6 +12,7 @@ from fuzz.backends.cpu.instruments import Instruments, ordered
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
 from fuzz.backends.cpu.runtime.shadow import ShadowMemory, ShadowObserver
 from fuzz.backends.cpu.runtime.violations import Violation
+from fuzz.backends.started_threads import INHERITED
 from fuzz.backends.triton_host.knobs import knobs
 
 
@@ -34,15 +35,17 @@ class Log:
                 places.add(violation.place)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Observation:
-    """How launches run at the moment."""
+    """How launches run at the moment; `outer` is the one that it is inside of."""
 
     order: int | None
     reports: int
     instruments: Instruments
     memory: ShadowMemory | None
     log: Log
+    outer: Observation | None
+    is_over: bool = False
 
     def permutation(self, programs: int) -> Any:
         """The order of programs as an array, or None for their own order."""
@@ -50,13 +53,34 @@ class Observation:
 
 
 OBSERVATION: ContextVar[Observation | None] = ContextVar("observation", default=None)
-OBSERVATIONS: list[Observation] = []
-"""Those of all threads, in the order in which they began."""
 
 
 def current_observation() -> Observation | None:
-    """That of this thread; in one that observes nothing itself, as those that are started inside, the last of any."""
-    return OBSERVATION.get() or (OBSERVATIONS[-1] if OBSERVATIONS else None)
+    """The innermost that goes on of those that this thread began, or in which it was started."""
+    observation = OBSERVATION.get()
+    # A thread may go on when those are over in which it was started.
+    while observation is not None and observation.is_over:
+        observation = observation.outer
+    return observation
+
+
+@contextmanager
+def observed_by(observation: Observation) -> Iterator[None]:
+    """Inside, this thread's launches are observed, as long as the observation goes on."""
+    token = OBSERVATION.set(observation)
+    try:
+        yield
+    finally:
+        OBSERVATION.reset(token)
+
+
+def inherited_observation() -> AbstractContextManager[None] | None:
+    """What a thread runs in that this one starts."""
+    observation = current_observation()
+    return None if observation is None else observed_by(observation)
+
+
+INHERITED.append(inherited_observation)
 
 
 def current_instruments() -> Instruments:
@@ -78,7 +102,7 @@ def observe(
 ) -> Iterator[Log]:
     """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
     and atomics out of bounds are dropped, and `log.violations` holds the first `reports`, and the first of each other
-    place, up to 16 a launch. So it is in threads as well that observe nothing themselves. `order` permutes the
+    place, up to 16 a launch. So it is in threads as well that are started inside. `order` permutes the
     programs of every launch by a seeded permutation (-1 reverses them).
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
@@ -89,15 +113,12 @@ def observe(
     instruments = ordered([*knobs.instruments, *(name for name, is_wanted in wanted.items() if is_wanted)])
     memory, tracking = track(unwritten) if "unwritten" in instruments else (None, nullcontext())
     log = Log()
-    observation = Observation(order, reports, instruments, memory, log)
-    token = OBSERVATION.set(observation)
-    OBSERVATIONS.append(observation)
+    observation = Observation(order, reports, instruments, memory, log, current_observation())
     try:
-        with tracking:
+        with observed_by(observation), tracking:
             yield log
     finally:
-        OBSERVATION.reset(token)
-        OBSERVATIONS[:] = [one for one in OBSERVATIONS if one is not observation]
+        observation.is_over = True
 
 
 def track(memory: bool | ShadowMemory) -> tuple[ShadowMemory, AbstractContextManager[Any]]:

@@ -11,13 +11,14 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
+from fuzz.backends import started_threads
 from fuzz.backends.triton_host.fake_cuda import FakeStream
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
@@ -31,7 +32,6 @@ NUMBER_OF: Any = torch.Tensor.get_device
 real_run_backward: Any = torch.autograd.graph._engine_run_backward
 modes_of_the_thread: Any = _get_current_function_mode_stack
 allocate_strided: Any = torch._C._dynamo.guards._empty_strided_cpu  # type: ignore[attr-defined]
-real_start = threading.Thread.start
 MEMORY_IN_USE = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
 real_set_default_device, real_parse_to = torch.set_default_device, torch._C._nn._parse_to
 
@@ -122,17 +122,9 @@ def resumed(function: Callable[..., Any]) -> Callable[..., Any]:
     return resume
 
 
-def start(thread: threading.Thread) -> None:
-    """`Thread.start`: a thread that is started inside is inside."""
-    if depth.value:
-        run = thread.run
-
-        def run_inside() -> None:
-            with pretended_devices():
-                run()
-
-        thread.run = run_inside  # type: ignore[method-assign]
-    real_start(thread)
+def inherited_pretence() -> AbstractContextManager[None] | None:
+    """What a thread runs in that is started inside."""
+    return pretended_devices() if depth.value else None
 
 
 def set_default_device(device: Any) -> None:
@@ -154,9 +146,10 @@ def current_accelerator(check_available: bool = False) -> torch.device | None:
     return torch.device(GPU.type) if knobs.available else None
 
 
+started_threads.INHERITED.append(inherited_pretence)
 run_backward = resumed(real_run_backward)
 PATCHES = [
-    Patch(threading.Thread, "start", start),
+    *started_threads.PATCHES,
     Patch(torch.autograd, "_engine_run_backward", run_backward),
     Patch(torch.autograd.graph, "_engine_run_backward", run_backward),
     Patch(torch, "set_default_device", set_default_device),

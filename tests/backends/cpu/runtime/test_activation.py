@@ -14,7 +14,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 from triton.runtime.errors import OutOfResources
 
-from fuzz.backends import cpu
+from fuzz.backends import cpu, started_threads
 from fuzz.backends.cpu.runtime import compiled_kernel
 from fuzz.backends.cpu.runtime.activation import activations
 from fuzz.backends.triton_host import autotune, cheap_compilation, fake_cuda
@@ -27,6 +27,7 @@ def state():
         *fake_cuda.PATCHES,
         *autotune.PATCHES,
         *cheap_compilation.PATCHES,
+        *started_threads.PATCHES,
         *compiled_kernel.PATCHES,
     )
     patched = [vars(patch.owner).get(patch.name, "absent") for patch in patches]
