@@ -63,6 +63,7 @@ class Pool:
 
         Raises OutOfTime after the deadline.
         """
+        self._tries.clear()  # The numbers of an earlier stream's groups are given again.
         sent = upcoming = 0
         more = True
         while True:

@@ -162,3 +162,10 @@ def test_what_the_machine_lacks_memory_for_is_examined_again_in_its_place(
     outcomes = outcomes_of(pool(1), case, actions)
     lacking = "not run: no memory is left here"
     assert outcomes == [(index, lacking if index == 5 else str(index)) for index in range(7)]
+
+
+def test_the_tries_of_one_stream_are_not_counted_in_the_next(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_backoff, "PAUSES", (0.0,) * 3)
+    with pool(1) as workers:
+        streams = [list(workers.examine(iter([group(case, "short2", index)]))) for index in range(3)]
+    assert [report.outcome for ((_, (report,)),) in streams] == ["0", "1", "2"]
