@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
 from itertools import compress
 from typing import Any, TypeGuard
 
@@ -24,6 +25,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Outcome, Raised, Rejected, Returned
 from fuzz.model.recipes import recipe
+from fuzz.oracles.autograd_script import FIND_MISSING, RUN_IN_GRAPHS, USE_ONE_OUTPUT
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, Outputs, Pairs, differing_indices, make_element
 from fuzz.oracles.comparison.elements import compare_elements
@@ -32,56 +34,6 @@ from fuzz.oracles.execution import autograd_graphs
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import FAILURE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
-
-FIND_MISSING = '''
-def check():
-    """Looks for gradients that autograd does not get."""
-    outputs = run_call()
-    yield from (f"{name} is None" for name in OUTPUTS if name not in outputs)
-'''
-RUN_IN_GRAPHS = '''
-def check_graph(alone, compute, wanted):
-    """Compares the launcher's results in a graph with those without one, and what the other operations compute."""
-    got = run_call(compute=compute)
-    places = [name[4:] for name in got if name.startswith("due_") and name[4:] in got]
-    places = [name for name in places if name.replace("after_", "after_grad ").partition("_")[2] not in REQUESTED]
-    for name in places:
-        if not equal_values(got[name], got["due_" + name]):
-            yield f"{name} is {got[name].tolist()}, should be {got['due_' + name].tolist()}"
-    for name in wanted:
-        if got and "d" + name in alone and "d" + name not in got:
-            yield f"the gradient of {name} is None"
-    for name in alone.keys() & got.keys():
-        if not equal_values(got[name], alone[name]) and (name not in EXPECTED or wrong_elements(name, got[name])):
-            yield f"{name} is {got[name].tolist()}, and {alone[name].tolist()} without other operations"
-
-
-def check():
-    """Runs the launcher in every graph in which the finding may show."""
-    alone = run_call()
-    for compute, wanted in GRAPHS:
-        try:
-            yield from check_graph(alone, compute, wanted)
-        except Exception as error:
-            if failure(error):
-                yield failure(error)
-'''
-
-USE_ONE_OUTPUT = '''
-def check():
-    """Uses one output alone: autograd has no gradient of the others, which must be as good as one of 0."""
-    ((compute, _),) = GRAPHS
-    others = {name: value for name, value in every_tensor().items() if name.startswith("grad ") and name[5:] != USED}
-    due = run_call(changed={name: torch.zeros_like(value) for name, value in others.items()})
-    try:
-        got = run_call(compute=compute)
-    except Exception as error:
-        yield f"{type(error).__name__}: {error}"
-        return
-    for name in due.keys() & got.keys():
-        if not equal_values(got[name], due[name]) and (name not in EXPECTED or wrong_elements(name, got[name])):
-            yield f"{name} is {got[name].tolist()}, and {due[name].tolist()} with gradients of 0"
-'''
 
 
 @dataclass(frozen=True)
@@ -132,6 +84,39 @@ class Baseline:
         return expected is not None and compare_elements(value, expected, self.exam.precision, target.contract).wrong
 
 
+@dataclass
+class OneOutputBaseline(Baseline):
+    """The baseline of one output that is used alone: the case has cotangents of 0 for the others.
+
+    Where another output overflows or has a pole, 0 times infinity is NaN; autograd without that cotangent, or a kernel
+    that is given None, has a number. Both are right: an element is wrong where neither reference allows it.
+    """
+
+    used: str = ""
+
+    @cached_property
+    def exams(self) -> tuple[Examination, Examination]:
+        """With cotangents of 0, and without any."""
+        return self.exam, replace(self.exam, target=differentiated_by(self.exam.target, self.used))
+
+    def wrong_pairs(self, got: Outputs) -> Pairs:
+        """The pairs, whose elements differ only where they are wrong."""
+        pairs = {name: (got[name], value) for name, value in self.outputs.items() if name in got}
+        judged = {name: self._where_wrong(name, *pair) for name, pair in unequal_pairs(pairs).items()}
+        return unequal_pairs(
+            {name: (got[name], torch.where(judged[name], pairs[name][1], got[name])) for name in judged}
+        )
+
+    def _where_wrong(self, name: str, value: torch.Tensor, with_zeros: torch.Tensor) -> torch.Tensor:
+        wrong, contract = unequal(value, with_zeros), self.exam.target.contract
+        for exam in self.exams:
+            expected = evaluate_reference(exam, 0, STAGES.index(THOROUGH)).get(name)
+            if expected is None:
+                return torch.zeros_like(wrong)
+            wrong &= compare_elements(value, expected, exam.precision, contract).symptom.to(wrong.device) > 0
+        return wrong
+
+
 class AutogradOracle(CaseOracle):
     spec = oracle_specs.AUTOGRAD
 
@@ -155,7 +140,9 @@ class AutogradOracle(CaseOracle):
             used = finding.change[0]
             graph, case = one_output(used), with_one_cotangent(saved.entry.case, used)
             only = ((graph.function, graph.argument, graph.wanted),)
-            return ScriptCheck(USE_ONE_OUTPUT, {"USED": used}, graphs=only, values=True, values_of=case)
+            alone = {"EXPECTED_ALONE": differentiated_by(saved.target, used)}
+            constants: dict[str, object] = {"USED": used}
+            return ScriptCheck(USE_ONE_OUTPUT, constants, graphs=only, values=True, values_of=case, values_by=alone)
         contexts = [
             context
             for context in graph_contexts(saved.target, saved.entry.case)
@@ -209,6 +196,23 @@ def with_one_cotangent(case: Case, name: str) -> Case:
     return replace(case, calls=(*case.calls[:-1], call))
 
 
+def differentiated_by(target: Target, name: str) -> Target:
+    """The target with a reference of which only one output is differentiated: the others need no gradient.
+
+    The case stays as it is, because dtypes of cotangents decide what precision a kernel has.
+    """
+    reference = target.reference
+    if reference is None:
+        return target
+
+    @wraps(reference)
+    def differentiated(**arguments: Any) -> dict[str, torch.Tensor]:
+        outputs = reference(**arguments)
+        return {output: value if output == name else value.detach() for output, value in outputs.items()}
+
+    return replace(target, reference=differentiated)
+
+
 def graphs_by_code(target: Target, case: Case) -> list[GraphContext]:
     """The graphs that decide which code of the launcher runs, no gradient and a second backward first.
 
@@ -247,7 +251,7 @@ def check_outputs_alone(exam: Examination) -> Finding | None:
         outcome = run(exam.target, exam.launcher, case.calls, exam.backend)
         if isinstance(outcome, Returned):
             with_zeros = replace(exam, plan=case, outcome=outcome, stack=None, row=0)
-            finding = check_context(Baseline(with_zeros), one_output(name))
+            finding = check_context(OneOutputBaseline(with_zeros, used=name), one_output(name))
             if finding:
                 return replace(finding, change=(name, 1.0))
     return None

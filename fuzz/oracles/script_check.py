@@ -39,8 +39,9 @@ class ScriptCheck:
     `constants` are written as their repr, `functions` as source: functions of the target's file and what those use.
     `graphs` are functions of autograd_graphs.py, each with its argument or None and the inputs that need a gradient;
     the script has them as GRAPHS, (computation, inputs) each. With `values` the script holds the reference's values and
-    bounds for the call that shows the finding, in the case `values_of` where that is another one. `other_call` is
-    made by the script as well, as its last call. With `cpu_only` the script runs on the CPU where there is a GPU too.
+    bounds for the call that shows the finding, in the case `values_of` where that is another one, and under each name
+    of `values_by` those of that target's reference. `other_call` is made by the script as well, as its last call. With
+    `cpu_only` the script runs on the CPU where there is a GPU too.
     """
 
     text: str
@@ -49,6 +50,7 @@ class ScriptCheck:
     graphs: tuple[Graph, ...] = ()
     values: bool = False
     values_of: Case | None = None
+    values_by: Mapping[str, Target] = field(default_factory=dict)
     other_call: Call | None = None
     cpu_only: bool = False
 

@@ -196,13 +196,15 @@ def test_the_reference_is_not_evaluated_where_no_gradient_is_missing() -> None:
     assert asked_of
 
 
-def asked_of_two(backward: Callable[..., Any], materialize: bool = False, **more: Any) -> Finding | None:
-    """What the oracle says of a = 2 x and b = x * x, whose backward gets None for an output that is not used."""
+def asked_of_two(
+    backward: Callable[..., Any], materialize: bool = False, second: Callable[..., Any] = torch.square, **more: Any
+) -> Finding | None:
+    """What the oracle says of a = 2 x and b = second(x), whose backward gets None for an output that is not used."""
 
     def forward(ctx: Any, x: torch.Tensor) -> Any:
         ctx.set_materialize_grads(materialize)
         ctx.save_for_backward(x)
-        return x * 2, x * x
+        return x * 2, second(x)
 
     methods = dict(forward=staticmethod(forward), backward=staticmethod(backward))
     made = type("Two", (torch.autograd.Function,), methods)
@@ -212,7 +214,7 @@ def asked_of_two(backward: Callable[..., Any], materialize: bool = False, **more
         return {"a": a, "b": b}
 
     outputs = {"a": tensor(M, N), "b": tensor(M, N)}
-    given: dict[str, Any] = {"reference": lambda x: dict(a=x * 2, b=x * x), **more}
+    given: dict[str, Any] = {"reference": lambda x: dict(a=x * 2, b=second(x)), **more}
     target = declare(launcher, x=tensor(M, N), dtypes=("float32",), differentiable=outputs, **given)
     x, da, db = (Argument(("M", "N"), "float32", recipe("normal", seed)) for seed in (1, 2, 3))
     case = Case(target.name, (Call({"M": 3, "N": 4}, {"x": x}, {}, {"a": da, "b": db}),))
@@ -238,6 +240,27 @@ def none_without_b(ctx: Any, da: Any, db: Any) -> Any:
     return None if db is None else each_that_is_given(ctx, da, db)
 
 
+def steep(x: torch.Tensor) -> torch.Tensor:
+    """Overflows, with its derivative, where x is not almost 0."""
+    return torch.exp(10000 * x)
+
+
+def steep_gradient(ctx: Any, da: Any, db: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return da * 2 + db * 10000 * steep(x)
+
+
+def steep_where_given(ctx: Any, da: Any, db: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    if db is None:
+        return da * 2
+    return db * 10000 * steep(x) + (0 if da is None else da * 2)
+
+
+def wrong_without_steep(ctx: Any, da: Any, db: Any) -> Any:
+    return da * 3 if db is None else steep_where_given(ctx, da, db)
+
+
 def only_all(ctx: Any, da: Any, db: Any) -> Any:
     if da is None or db is None:
         raise NotImplementedError("all outputs have to be used")
@@ -250,6 +273,13 @@ def test_one_of_several_outputs_is_used_alone() -> None:
     found = asked_of_two(wrong_without_a)
     assert found and (found.symptom, found.outputs, found.change) == ("output", ("dx",), ("b", 1.0))
     assert "dx is wrong where only output b is used in 12 of 12 elements" in found.message
+
+
+def test_an_output_that_overflows_unused_has_no_gradient_or_0_times_infinity() -> None:
+    assert asked_of_two(steep_where_given, second=steep) is None
+    assert asked_of_two(steep_gradient, materialize=True, second=steep) is None
+    found = asked_of_two(wrong_without_steep, second=steep)
+    assert found and (found.symptom, found.outputs, found.change) == ("output", ("dx",), ("a", 1.0))
 
 
 def test_a_gradient_that_is_none_for_one_output_alone_is_one_of_0() -> None:

@@ -10,6 +10,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,10 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
             "COMPUTE": PREFIX + compute,
             **{name: repr(value) for name, value in check.constants.items()},
             **({"EXPECTED": repr(expected_values(saved, check.values_of))} if check.values else {}),
+            **{
+                name: repr(expected_values(replace(saved, target=by), check.values_of))
+                for name, by in check.values_by.items()
+            },
             **({"GRAPHS": f"[{', '.join(map(graph_text, check.graphs))}]"} if check.graphs else {}),
         },
         passed=f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors",

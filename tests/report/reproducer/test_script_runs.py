@@ -37,6 +37,7 @@ FOUND = [
     ("scaled", "wrong_alone", "autograd", "subset"),
     ("both", "wrong_first", "autograd", "output"),
     ("both", "fails_first", "autograd", "raised"),
+    ("steep", "triple", "autograd", "output"),
     ("scaled", "no_grad", "autograd", "no-grad"),
     ("scaled", "spoils_what_it_saved", "autograd", "twice"),
     ("scaled", "keeps", "autograd", "saved"),

@@ -129,6 +129,35 @@ for name, text in (("wrong_first", "return 3 * da, None"), ("fails_first", "retu
     both.planted(name, oracle="autograd", outputs=("dx",), change=("return 2 * da, None", text))
 
 
+class Steep(torch.autograd.Function):
+    """2 x and exp(10000 x), which overflows: 0 times its derivative is NaN."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        b = torch.exp(10000 * x)
+        ctx.save_for_backward(b)
+        return twofold(x), b
+
+    @staticmethod
+    def backward(ctx, da, db):
+        if db is None:
+            return 2 * da
+        return db * 10000 * ctx.saved_tensors[0] + (0 if da is None else 2 * da)
+
+
+@toy(
+    x=tensor(M, N), differentiable=dict(a=tensor(M, N), b=tensor(M, N)),
+    reference=lambda x: dict(a=2 * x, b=torch.exp(10000 * x)),
+)  # fmt: skip
+def steep(x):
+    a, b = Steep.apply(x)
+    return dict(a=a, b=b)
+
+
+steep.planted("triple", oracle="autograd", outputs=("dx",), change=("return 2 * da\n", "return 3 * da\n"))
+
+
 @toy(
     x=tensor(M, N), shift=option(0.0, 1.0), batch=M, layout="bitwise", linear=("x",), timeout=3.0,
     reference=lambda x, shift: dict(y=2 * x),
