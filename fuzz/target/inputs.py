@@ -93,7 +93,9 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
 
 def _choose(key: str, option: OptionArgument, given: Given) -> Scalar:
     """The value of an option. TargetError for one that is none of its choices."""
-    value = plain_scalar(key, given.get(key, option.choices[0]))
+    value = given.get(key, option.choices[0])
+    # A file of tensors holds numbers as tensors without dims.
+    value = plain_scalar(key, value.item() if getattr(value, "ndim", None) == 0 else value)
     if value not in option.choices:
         raise TargetError(f"{key} is {value!r}; it is one of {', '.join(map(repr, option.choices))}")
     return value

@@ -23,13 +23,16 @@ def make_legal(case: Case, target: Target) -> Case:
 
 
 def legal_split(split: Split | None, target: Target) -> Split | None:
-    """The split with so many other rows after its own that the batch has a size that is declared."""
+    """The split with so many rows beside its own that the batch has a size that is declared, where there is one."""
     rows = next((dim for dim in target.sizes if dim.name == target.batch_dim), None)
     if split is None or rows is None:
         return split
-    count = split.before + split.length + split.after
-    missing = -(-max(count, rows.low) // rows.multiple) * rows.multiple - count
-    return replace(split, after=split.after + missing) if missing else split
+    least = -(-max(split.length, rows.low) // rows.multiple) * rows.multiple
+    count = -(-max(split.before + split.length + split.after, least) // rows.multiple) * rows.multiple
+    others = max(min(count, rows.clamp(rows.high)), least) - split.length
+    before = min(split.before, others)
+    fitted = replace(split, before=before, after=others - before)
+    return split if fitted == split else fitted
 
 
 def make_call_legal(call: Call, target: Target) -> Call:

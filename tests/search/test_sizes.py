@@ -44,7 +44,7 @@ def is_legal(case: Case, declared: Target) -> bool:
     sizes = [(dim, call.dims[dim.name]) for call in case.calls for dim in declared.sizes]
     split, rows = case.split, next(dim for dim in declared.sizes if dim.name == declared.batch)
     again = split.before + split.length + split.after if split else rows.clamp(rows.high)
-    return all(dim.clamp(own) == own for dim, own in sizes) and again >= rows.low and again % rows.multiple == 0
+    return all(dim.clamp(own) == own for dim, own in [*sizes, (rows, again)])
 
 
 @pytest.mark.parametrize("dim", [size("K", 16, 100, multiple_of=16), size("K", 8, 1000, multiple_of=64)])
@@ -55,7 +55,7 @@ def test_only_multiples_are_drawn_and_the_largest_of_them_is(dim: Size, alone: b
     assert (min(sizes), max(sizes)) == (dim.clamp(dim.low), dim.clamp(dim.high))
 
 
-ROWS = [size("M", 16, 100, multiple_of=16), size("M", 5, 60)]
+ROWS = [size("M", 16, 100, multiple_of=16), size("M", 5, 60), size("M", 8, 8), size("M", 1, 3)]
 
 
 @pytest.mark.parametrize("rows", ROWS)

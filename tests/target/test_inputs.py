@@ -282,5 +282,7 @@ def test_options_of_numpy_are_numbers_of_python_in_a_case() -> None:
     case = given_case(target, [given])
     assert type(case.last.options["scale"]) is float
     assert codec.loads(codec.dumps(Entry(case)).encode()).case.key == case.key
+    # As a file of tensors has it.
+    assert given_case(target, [{**given, "scale": torch.tensor(2.0)}]).last.options == case.last.options
     with pytest.raises(TargetError, match="'scale' is an option of an integer of more than 64 bits"):
         given_case(target, [{**given, "scale": 1 << 70}])
