@@ -95,9 +95,10 @@ class OneOutputBaseline(Baseline):
     used: str = ""
 
     @cached_property
-    def exams(self) -> tuple[Examination, Examination]:
-        """With cotangents of 0, and without any."""
-        return self.exam, replace(self.exam, target=differentiated_by(self.exam.target, self.used))
+    def references(self) -> list[tuple[Examination, ExpectedOutputs]]:
+        """What is due with cotangents of 0, and without any."""
+        alone = replace(self.exam, target=differentiated_by(self.exam.target, self.used))
+        return [(exam, evaluate_reference(exam, 0, STAGES.index(THOROUGH))) for exam in (self.exam, alone)]
 
     def wrong_pairs(self, got: Outputs) -> Pairs:
         """The pairs, whose elements differ only where they are wrong."""
@@ -109,11 +110,10 @@ class OneOutputBaseline(Baseline):
 
     def _where_wrong(self, name: str, value: torch.Tensor, with_zeros: torch.Tensor) -> torch.Tensor:
         wrong, contract = unequal(value, with_zeros), self.exam.target.contract
-        for exam in self.exams:
-            expected = evaluate_reference(exam, 0, STAGES.index(THOROUGH)).get(name)
-            if expected is None:
+        for exam, due in self.references:
+            if name not in due:
                 return torch.zeros_like(wrong)
-            wrong &= compare_elements(value, expected, exam.precision, contract).symptom.to(wrong.device) > 0
+            wrong &= compare_elements(value, due[name], exam.precision, contract).symptom.to(wrong.device) > 0
         return wrong
 
 
