@@ -190,7 +190,7 @@ class CampaignProcesses:
 
 
 def file_of(campaign: Campaign, files: list[ConfigFile]) -> ConfigFile | None:
-    """The file that goes on with a campaign, among those of its name; None where it cannot be told.
+    """The file that goes on with a campaign, among those of its name; None where that is not known.
 
     One file may have changed since, such as to a larger budget. Of several only the one that the campaign ran is meant.
     """
