@@ -50,9 +50,10 @@ def holds_in_child(check: Callable[[], bool]) -> bool:
     if child == 0:
         code = 1
         try:
-            # Where it hangs is said before it is ended.
-            faulthandler.dump_traceback_later(60, file=sys.__stderr__)
-            signal.alarm(120)
+            # Where it hangs is said before it is ended. A timer of faulthandler's would wait for that of the parent.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.register(signal.SIGALRM, sys.__stderr__, chain=True)
+            signal.alarm(60)
             code = 0 if check() else 1
         except BaseException:
             traceback.print_exc()
