@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,50 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
     assert [stray.buffer for stray in accesses] == ["dx"]
     assert f"first at element {offset:+d}" in accesses[0].where
     assert allocations.outside_writes({})[0].buffer == "a buffer of the launcher"
+
+
+def add_into(given: torch.Tensor) -> torch.Tensor:
+    torch.add(torch.full((6,), 3.0), 1, out=given)
+    return given
+
+
+@pytest.mark.parametrize(
+    ("grow", "values"),
+    [
+        (lambda: torch.empty(0).resize_(6), [None] * 6),
+        (lambda: torch.ones(2).resize_(2, 3).view(-1), [1, 1, *[None] * 4]),
+        (lambda: torch.empty(0).resize_as_(torch.ones(6)), [None] * 6),
+        (lambda: torch.zeros(4)[1:3].resize_(6), [0, 0, 0, *[None] * 3]),
+        (lambda: add_into(torch.empty(0)), [4] * 6),
+    ],
+    ids=["from nothing", "from a filled one", "as another", "a view", "out="],
+)
+def test_a_tensor_that_grows_has_guards_and_poison(
+    grow: Callable[[], torch.Tensor], values: list[float | None]
+) -> None:
+    with LauncherAllocations() as allocations:
+        tensor = grow()
+    known = [value for value in values if value is not None]
+    assert tensor[: len(known)].tolist() == known
+    assert [find_poison(one) for one in tensor] == [() if value is None else None for value in values]
+    assert allocations.outside_writes({}) == []
+    ctypes.c_float.from_address(tensor.data_ptr() + tensor.nbytes).value = 7.0
+    assert len(allocations.outside_writes({})) == 1
+
+
+def test_a_tensor_that_grows_still_shares_its_memory() -> None:
+    with LauncherAllocations():
+        tensor = torch.zeros(4)
+        view = tensor[2:]
+        tensor.resize_(100)
+    view += 5
+    assert tensor[:4].tolist() == [0, 0, 5, 5]
+
+
+def test_memory_of_others_that_cannot_grow_does_not() -> None:
+    given = torch.from_numpy(np.zeros(2))
+    with LauncherAllocations(), pytest.raises(RuntimeError, match="not resizable"):
+        given.resize_(8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])

@@ -53,6 +53,25 @@ def reads_scratch_too_early(x: torch.Tensor) -> Outputs:
     return {"y": out}
 
 
+def grows_scratch(x: torch.Tensor) -> Outputs:
+    scratch, out = torch.empty(0).resize_(16), torch.empty_like(x)
+    double[(4,)](x, scratch, 16, 4, B=4)
+    double[(1,)](scratch, out, 16, 16, B=16)
+    return {"y": out}
+
+
+def reads_grown_scratch_too_early(x: torch.Tensor) -> Outputs:
+    scratch, out = torch.empty(0).resize_(16), torch.empty_like(x)
+    double[(3,)](x, scratch, 16, 4, B=4)
+    double[(1,)](scratch, out, 16, 16, B=16)
+    return {"y": out}
+
+
+def stores_beyond_grown_scratch(x: torch.Tensor) -> Outputs:
+    double[(4,)](x, torch.empty(8).resize_(15), 16, 4, B=4)
+    return {"y": x * 2}
+
+
 @triton.jit
 def but_the_last(scratch, x, out, n, B: tl.constexpr):  # type: ignore[no-untyped-def]
     i = tl.arange(0, B)
@@ -84,6 +103,9 @@ def int32_offset(x: torch.Tensor) -> Outputs:
     [
         (good, "", "", 0),
         (reads_scratch_too_early, "unwritten-read", "x", double.starting_line_number + 3),
+        (grows_scratch, "", "", 0),
+        (reads_grown_scratch_too_early, "unwritten-read", "x", double.starting_line_number + 3),
+        (stores_beyond_grown_scratch, "stray-write", "out", double.starting_line_number + 3),
         (drops_what_it_reads_too_early, "", "", 0),
         (overlapping_programs, "write-conflict", "out", double.starting_line_number + 3),
         (int32_offset, "offset-overflow", "x", last_row.starting_line_number + 3),

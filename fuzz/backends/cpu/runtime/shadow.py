@@ -16,10 +16,11 @@ from typing import Any
 import numpy
 import torch
 
+from fuzz.backends.guarded_memory import is_same_memory, is_strided
 from fuzz.backends.launcher_allocations import (
+    RESIZE_OPS,
     OperationObserver,
     find_traits,
-    is_strided,
     may_be_filled,
     written_tensors,
 )
@@ -77,7 +78,7 @@ class ShadowMemory:
         traits = find_traits(func)
         if traits.is_uninitialised:
             self.track(result)
-        elif func is torch.ops.aten.resize_.default:
+        elif func in RESIZE_OPS:
             self.track_resized(result)
         elif traits.is_mutable and (self.allocations or self._empty):
             for tensor in written_tensors(func._schema, args, kwargs):
@@ -114,8 +115,7 @@ class ShadowMemory:
         if (one is None and not was_empty) or (one is not None and one.is_all_of(memory)):
             return
         self.forget_moved(tensor)
-        # Of memory that somebody else fills with poison, nobody has filled what is new.
-        if not self.filled and tensor.dtype in WATCHED and tensor.numel() and may_be_filled(tensor):
+        if tensor.dtype in WATCHED and tensor.numel() and may_be_filled(tensor):
             self._add(tensor, numpy.zeros(0, numpy.uint8) if one is None else one.shadow)
 
     def _allocation_in(self, memory: torch.UntypedStorage) -> ShadowedAllocation | None:
@@ -174,7 +174,7 @@ class ShadowObserver(OperationObserver):  # type: ignore[no-untyped-call]
 
     def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operation, before which a tensor to be resized has the memory that it is known to have."""
-        if func is torch.ops.aten.resize_.default:
+        if func in RESIZE_OPS:
             # What kernels, numpy and other threads wrote into memory that grew unseen must not be poisoned.
             self._memory.forget_moved(args[0])
         return super().execute(func, args, kwargs)
@@ -182,7 +182,7 @@ class ShadowObserver(OperationObserver):  # type: ignore[no-untyped-call]
 
 def is_in(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
     """Whether a tensor has its elements in this memory."""
-    return bool(tensor.untyped_storage()._cdata == memory._cdata)
+    return is_same_memory(tensor.untyped_storage(), memory)
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
