@@ -209,7 +209,7 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
             and all(is_strided(one) for one in (*inputs, *results))
             and len(self.launches) == operation.launches
             and not copies_to_host(inputs, results)
-            and torch.Tag.inplace_view not in operation.func.tags
+            and not find_traits(operation.func).only_moves
         ):
             self.operations.append(operation)
         else:
@@ -341,7 +341,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 class OperationTraits(NamedTuple):
     """What an operation of torch does to memory: its result is not initialised, or filled, or a view of an argument; it
-    may resize a tensor that it is given."""
+    may resize a tensor that it is given, or change nothing of it but where its elements are."""
 
     operation: Any
     is_uninitialised: bool
@@ -349,6 +349,7 @@ class OperationTraits(NamedTuple):
     is_view: bool
     is_mutable: bool
     may_resize: bool
+    only_moves: bool
 
 
 _traits: dict[int, OperationTraits] = {}
@@ -371,6 +372,7 @@ def find_traits(func: Any) -> OperationTraits:
             is_view,
             schema.is_mutable,
             may_resize=func in RESIZE_OPS or bool(outs),
+            only_moves=torch.Tag.inplace_view in func.tags,
         )
         _traits[id(func)] = traits
     return traits

@@ -47,7 +47,7 @@ WATCHED = frozenset(dtype for dtype in PATTERNS if dtype.itemsize > 1)
 class ShadowedAllocation:
     """One allocation; `poison` fills 8 bytes, `distance` is from its memory to the shadow.
 
-    The tensor is kept, so that its memory is not used again.
+    The tensor is one of its own, which nobody sets to other memory: it keeps the memory, so that it is not used again.
     """
 
     tensor: torch.Tensor
@@ -84,13 +84,14 @@ class ShadowMemory:
             for tensor in written_tensors(func._schema, args, kwargs):
                 # A result may not have fitted into its `out=`.
                 self.forget_moved(tensor)
-                self.mark_written(tensor)
+                if not traits.only_moves:
+                    self.mark_written(tensor)
 
     def track(self, tensor: torch.Tensor) -> None:
         """Fills a new tensor, and the gaps between its elements, with poison and tracks what is written of it."""
         is_watched = tensor.dtype in WATCHED and tensor.is_cpu and is_strided(tensor)
         if is_watched and not tensor.numel():
-            self._empty.append(tensor)
+            self._empty.append(tensor.detach())
         elif is_watched and may_be_filled(tensor):
             self._add(tensor, numpy.zeros(0, numpy.uint8))
 
@@ -133,7 +134,7 @@ class ShadowMemory:
         shadow, poison = numpy.zeros(length, numpy.uint8), PATTERNS[tensor.dtype]
         shadow[:kept] = before[:kept]
         distance = shadow.ctypes.data - start
-        self.allocations.append(ShadowedAllocation(tensor, shadow, start, start + length, poison, distance))
+        self.allocations.append(ShadowedAllocation(tensor.detach(), shadow, start, start + length, poison, distance))
 
     def mark_written(self, tensor: torch.Tensor) -> None:
         """Notes that something else than a kernel has written all of the tensor."""

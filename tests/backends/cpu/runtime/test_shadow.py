@@ -229,6 +229,32 @@ def test_what_was_written_where_a_tensor_grew_unseen_stays(grow):
     assert out.unique().tolist() in ([1.0], [2.0])
 
 
+MOVED = {
+    "set to a storage": lambda x: torch.empty(0).set_(x.untyped_storage()),
+    "set to a part of a storage": lambda x: torch.empty(0).set_(x.untyped_storage(), 0, (2, 4), (4, 1)),
+    "set to a tensor": lambda x: torch.empty(0).set_(x),
+    "transposed in place": lambda x: x.t_(),
+    "with a dim more": lambda x: x.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("move", MOVED.values(), ids=MOVED)
+def test_memory_is_not_written_by_what_moves_a_tensor(move):
+    with cpu.observe(unwritten=True) as log:
+        x = torch.empty(2, 4)
+        copy[(1,)](move(x), torch.zeros(8), 8, B=8)
+        copy[(1,)](x, torch.zeros(8), 8, B=8)
+    assert [v.offset for v in log.violations] == [*range(8), *range(8)]
+
+
+def test_what_is_known_of_memory_is_known_where_a_tensor_is_set_to_it():
+    with cpu.observe(unwritten=True) as log:
+        first, second = torch.empty(8).fill_(1.0), torch.empty(8)
+        first.set_(second)
+        copy[(1,)](second.resize_(1000), torch.zeros(8), 8, B=8)
+    assert [v.offset for v in log.violations] == list(range(8))
+
+
 def test_memory_that_an_operation_has_given_back_is_not_tracked():
     memory = cpu.ShadowMemory()
     with ShadowObserver(memory):
