@@ -182,18 +182,18 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         assert len(list(corpus.entry_files([tmp_path]))) == entries
 
 
-def test_no_second_entry_is_saved_of_a_cause_that_somebody_has_accepted(
+def test_the_entry_of_a_cause_that_somebody_has_accepted_stays_alone_and_as_it_is(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     """It was open, so that every later run reported what was accepted."""
     small, large = two_cases
     path = corpus.save_entry(tmp_path, make_bug(large, "dx").to_entry())
-    corpus.mark(path, "accepted", "known")
+    marked = corpus.mark(path, "accepted", "known")
     run = make_handler(layernorm, tmp_path)
     run.bugs += read_known_bugs(tmp_path, layernorm, None)
     bug = make_bug(small, "dx")
     run.add_bug(bug, first_seen(bug))
-    assert [corpus.read(path).status for path in corpus.entry_files([tmp_path])] == ["accepted"]
+    assert [corpus.read(path) for path in corpus.entry_files([tmp_path])] == [marked]
     assert [(one.hits, one.accepted) for one in run.bugs] == [(1, True)]
 
 

@@ -26,7 +26,7 @@ class BugSaver:
     """Keeps the bugs of a run as entries in the folder of its target, each with where it was seen.
 
     With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds already is saved as another entry;
-    not of one that somebody has accepted, which an open entry would report again.
+    not of one that somebody has accepted, which an open entry would report again: that one stays as they saw it.
     While a bug is saved, `file_lock` keeps others out of the target's folder. `written` are the paths of the entries
     that this run has saved as new ones.
     """
