@@ -161,12 +161,14 @@ def variant_source(target: Target, planted_bug: PlantedBug | None) -> str:
 
 
 def _variant(target: Target, planted_bug: PlantedBug) -> ModuleType:
-    name = f"{target.launcher.__module__}__{planted_bug.name}"
+    # Each target of a file may have a planted bug of one name.
+    own = f"{target.name}__{planted_bug.name}"
+    name = f"{target.launcher.__module__}__{own}"
     with LOADING:
         if name in sys.modules:
             return sys.modules[name]
         # Triton reads a kernel's source through inspect, which finds it in linecache under this name.
-        file = f"{target.path}[{planted_bug.name}]"
+        file = f"{target.path}[{own}]"
         source = variant_source(target, planted_bug)
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         return _execute(name, file, source)

@@ -148,6 +148,14 @@ def test_a_planted_bug_is_the_source_with_one_change(tmp_path: Path) -> None:
     assert load_planted(target, "half")[1] is launcher
 
 
+def test_planted_bugs_of_one_name_are_each_of_its_own_target(tmp_path: Path) -> None:
+    plant = '{0}.planted("wrong", oracle="accuracy", outputs=("y",), change=("{1}", "{2}"))\n'
+    text = TWO + plant.format("double", "x * FACTOR", "x - FACTOR") + plant.format("triple", "x * 3", "x / 2")
+    path = write(tmp_path, text)
+    launchers = {name: load_planted(load(f"{path}:{name}"), "wrong")[1] for name in ("double", "triple")}
+    assert (launchers["double"](8), launchers["triple"](8)) == ({"y": 6}, {"y": 4})
+
+
 @pytest.mark.parametrize("text", ["nowhere", "x"])
 def test_a_change_that_stands_not_exactly_once_is_refused(tmp_path: Path, text: str) -> None:
     target = load(str(write(tmp_path, TEXT)))
