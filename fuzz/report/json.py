@@ -35,6 +35,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "distribution": statistics.distribution(),
         **({"profile": {name: round(spent, 3) for name, spent in result.profile.items()}} if profile else {}),
         "unconfirmed": result.unconfirmed,
+        "grid_order_only": result.grid_order_only,
         "interrupted": result.interrupted,
         "cut_off": {"calls": result.calls_cut_off, "disagreements": sum(result.disagreements_cut_off.values())},
         "derived_rejects": {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
+
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.grade import Grade, TypicalCase
@@ -40,6 +42,12 @@ def test_a_runs_json_says_what_was_cut_off_and_orders_findings_by_their_first_ca
     )
     assert value["cut_off"] == {"calls": 2, "disagreements": 3}
     assert [(found["first_case"], found["cut_off"]) for found in value["findings"]] == [(4, "shrinking"), (9, "")]
+
+
+@pytest.mark.parametrize("only", [True, False])
+def test_a_runs_json_says_whether_other_orders_of_programs_were_tried(only: bool) -> None:
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, grid_order_only=only)
+    assert run_json(result)["grid_order_only"] is only
 
 
 def test_where_the_time_went_is_told_where_it_is_asked_for() -> None:
