@@ -225,6 +225,8 @@ class Coordinator:
                 self.state.update(running, event)
                 if isinstance(event, protocol.SliceDone):
                     self._notify_of_rest(slot)
+                    if event.grid_order_only:
+                        self.scheduler.grid_order_only.add(slot.job)
                     # Nothing ended it before its time: one is to blame only where a slice cannot be longer.
                     self._record_suspects(slot.job, blamed=self.scheduler.unsettled_slices[slot.job] >= MOST_DOUBLINGS)
                     self.scheduler.end_slice(slot, rejection=event.rejection)

@@ -38,7 +38,8 @@ class Slice(Request):
     """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None.
 
     At its end so many cases of the job measure the coverage as `coverage` says; 0 is none. `saved` is the file that
-    gets the names of new findings, and of what takes the place of entries, before they are written.
+    gets the names of new findings, and of what takes the place of entries, before they are written. With
+    `grid_order_only` an earlier slice of the job has learnt that programs wait for earlier ones.
     """
 
     planted: str
@@ -54,6 +55,7 @@ class Slice(Request):
     suspects: tuple[str, ...] = ()
     coverage: int = 0
     saved: str = ""
+    grid_order_only: bool = False
 
 
 class Replay(Request):
@@ -99,10 +101,12 @@ class Progress(HostEvent):
 
 
 class SliceDone(Progress):
-    """A slice has ended. `rejection` says why the last case was refused, where every case of the slice was."""
+    """A slice has ended. `rejection` says why the last case was refused, where every case of the slice was;
+    `grid_order_only` that programs wait for earlier ones, so that no other order of them was tried."""
 
     unconfirmed: int = 0
     rejection: str = ""
+    grid_order_only: bool = False
 
 
 class Hit(HostEvent):

@@ -61,6 +61,7 @@ class RequestScheduler:
     """Schedules the requests of a campaign. While it is `ending`, only suspects run, and what was not shrunk in time.
 
     `unsettled_slices` counts a job's slices in a row that left something in question, each twice as long as the last.
+    `grid_order_only` are the jobs whose slices have learnt that programs wait for earlier ones, which takes time.
     """
 
     config: CampaignConfig
@@ -70,6 +71,7 @@ class RequestScheduler:
     _empty_slices: Counter[int] = field(default_factory=Counter)
     _rejected_slices: Counter[int] = field(default_factory=Counter)
     unsettled_slices: Counter[int] = field(default_factory=Counter)
+    grid_order_only: set[int] = field(default_factory=set)
     _paused_until: dict[int, float] = field(default_factory=dict)
     _unshrunk: set[int] | None = None
 
@@ -157,7 +159,7 @@ class RequestScheduler:
             max(len(suspects), 1) if only_suspects else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
             0 if self.ending or job.planted else coverage_cases(self.config.coverage, job.slices + 1),
-            str(self.state.saved(index)),
+            str(self.state.saved(index)), index in self.grid_order_only,
         )  # fmt: skip
 
     def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:

@@ -46,6 +46,7 @@ from fuzz.worker.precompile import Precompiler
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 from fuzz.worker.system import total_memory
 from fuzz.worker.worker import Worker
+from fuzz.worker.worker_process import ProgramOrders
 
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
@@ -95,7 +96,7 @@ class Fuzzer:
     too, and in turn with them where `in_turn` says so: by default where the run ends after so many findings, so that it
     runs no case after the last one. `suspects` are cases that run before all others: they ran when an earlier run
     ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them. `usual_cases` counts
-    examined cases that are not extreme.
+    examined cases that are not extreme. `orders` is what is known, and learnt, of the orders of the kernel's programs.
     `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 
@@ -114,6 +115,7 @@ class Fuzzer:
     allow_all_rejected: bool = False
     deadline: Deadline | None = None
     in_turn: bool | None = None
+    orders: ProgramOrders = field(default_factory=ProgramOrders)
     statistics: RunStatistics = field(default_factory=RunStatistics)
     history: History = field(default_factory=History)
     patterns: PatternCounts = field(default_factory=PatternCounts)
@@ -137,10 +139,10 @@ class Fuzzer:
         known = read_known_bugs(self.folder, self.target, self.options.planted, (), self.watcher.on_left_out)
         limits = self.options.worker_memory, self.target.timeout
         server = serve_target(self.worker_config, limits[0], deadline)
-        worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server)
+        worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline, server=server, orders=self.orders)
         rejects = DerivedRejects(self.target, worker.clone(PATIENCE * self.target.timeout))
         workers, budget = self.options.workers or 1, CaseBudget(self.options.cases, self.options.first_case)
-        pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server, worker.orders)
+        pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server, self.orders)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
             workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline, server=server
@@ -179,7 +181,7 @@ class Fuzzer:
             self.watcher.on_end(running)
             findings.finish(self.usual_cases)
         seconds = time.monotonic() - start
-        result = self._result(findings, seconds, interrupted, scheduler, len(running), worker.orders.grid_only)
+        result = self._result(findings, seconds, interrupted, scheduler, len(running))
         short = pool.backoff.seconds + triage.backoff.seconds
         profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
@@ -295,7 +297,6 @@ class Fuzzer:
         interrupted: bool,
         scheduler: EngineScheduler,
         calls_cut_off: int,
-        grid_order_only: bool,
     ) -> Result:
         statistics = self.statistics
         if statistics.all_rejected and not self.allow_all_rejected:
@@ -309,7 +310,7 @@ class Fuzzer:
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
             interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
-            grid_order_only=grid_order_only,
+            grid_order_only=self.orders.grid_only,
         )  # fmt: skip
 
 

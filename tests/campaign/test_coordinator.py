@@ -121,6 +121,22 @@ def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(t
     assert lines.count("silu: every case was refused, the last one: no memory; tried again in 60 s") == 1
 
 
+def test_what_a_slice_has_learnt_of_the_order_of_programs_is_known_to_the_next_ones_of_its_job(tmp_path: Path) -> None:
+    known: dict[str, list[bool]] = {"gelu_bw": [], "silu": []}
+
+    class Learning(SimulatedHosts):
+        def send(self, number: int, request: Request) -> None:
+            super().send(number, request)
+            assert isinstance(request, Slice)
+            known[request.target].append(request.grid_order_only)
+            done = SliceDone(10, 100, 0, 0.5, request.seconds, (), grid_order_only=request.target == "silu")
+            self.events[-2] = number, done
+
+    simulate(tmp_path, Learning(ManualClock()), budget={"time": "10m"})
+    assert not any(known["gelu_bw"]) and len(known["silu"]) > 1
+    assert known["silu"] == [False] + [True] * (len(known["silu"]) - 1)
+
+
 def test_a_new_finding_is_notified_of_once_it_is_triaged_or_its_slice_has_ended(
     tmp_path: Path, documents: Documents
 ) -> None:

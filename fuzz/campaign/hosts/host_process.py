@@ -43,6 +43,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.protocol import ReplicaGroup
 from fuzz.worker.python_process import connect_to_parent
+from fuzz.worker.worker_process import ProgramOrders
 from fuzz.worker.worker_server import preload
 
 HEARTBEAT_SECONDS = 2.0
@@ -160,6 +161,7 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     fuzzer = Fuzzer(
         options, target, name, Path(request.corpus), watcher, environment.versions(), start,
         tuple(suspects.values()), keep_smaller_duplicate=False, file_lock=channel.lock, allow_all_rejected=True,
+        orders=ProgramOrders(request.grid_order_only),
     )  # fmt: skip
     result = fuzzer.run()
     journal.close()
@@ -173,7 +175,9 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     if request.coverage and not device.is_accelerator:
         measure_coverage(replace(options, cases=request.coverage), target, Path(request.corpus), channel)
     progress = watcher.progress_fields(result.statistics, result.seconds)
-    channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
+    channel.send(protocol.SliceDone(
+        **progress, unconfirmed=result.unconfirmed, rejection=rejection, grid_order_only=result.grid_order_only
+    ))  # fmt: skip
 
 
 def measure_coverage(options: RunOptions, target: Target, folder: Path, channel: HostChannel) -> None:

@@ -11,9 +11,11 @@ from bugs import make_bug, wrong_value
 from fuzz.campaign.hosts import host_process
 from fuzz.campaign.hosts.host_process import SliceWatcher
 from fuzz.campaign.journal import Journal, read_saved, read_suspects
-from fuzz.campaign.protocol import Failed, Message, Refused, Slice
+from fuzz.campaign.protocol import Failed, Message, Refused, Slice, SliceDone
 from fuzz.errors import WorkerStartError, one_line
 from fuzz.model.case import Case
+from fuzz.run.fuzzer import Fuzzer
+from fuzz.run.result import Result
 from fuzz.worker.protocol import ReplicaGroup
 
 
@@ -72,6 +74,9 @@ class Events(list[Message]):
     def send(self, event: Message) -> None:
         self.append(event)
 
+    def copy_journal_line(self, line: str) -> None: ...
+    def lock(self, folder: Path) -> None: ...
+
 
 def test_a_file_that_ends_its_process_costs_its_slice_and_not_the_host(tmp_path: Path) -> None:
     path, folder = tmp_path / "mine.py", str(tmp_path)
@@ -81,6 +86,27 @@ def test_a_file_that_ends_its_process_costs_its_slice_and_not_the_host(tmp_path:
     host_process.handle(request, channel)
     (event,) = channel
     assert isinstance(event, Refused) and event.why.startswith("the target's file ended a worker before its first case")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_slice_takes_up_and_hands_on_that_only_the_grids_order_is_tried(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = []
+
+    def run(fuzzer: Fuzzer) -> Result:
+        began.append(fuzzer.orders.grid_only)
+        return Result(fuzzer.options, "cpu", fuzzer.statistics, [], 1.0, grid_order_only=True)
+
+    monkeypatch.setattr(host_process, "try_loading", lambda path: None)
+    monkeypatch.setattr(Fuzzer, "run", run)
+    channel: Any = Events()
+    request = Slice(
+        "gelu_bw", "cpu", "", "auto", 0, 0, 0, 1.0, None, str(tmp_path), str(tmp_path / "job.journal"), 1 << 33,
+        grid_order_only=known,
+    )  # fmt: skip
+    host_process.handle(request, channel)
+    assert began == [known] and isinstance(channel[-1], SliceDone) and channel[-1].grid_order_only
 
 
 @pytest.mark.parametrize("error", [WorkerStartError("no worker was ready within 120 s"), RuntimeError("a mistake")])
