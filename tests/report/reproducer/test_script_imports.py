@@ -84,10 +84,11 @@ def program(folder: Path, text: str, files: dict[str, str]) -> str:
 
 
 @pytest.fixture(autouse=True)
-def unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def unloaded(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Modules of other tests' folders are not those of this one."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("borrowed", "helper")]:
+    folders = str(tmp_path_factory.getbasetemp())
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.startswith(folders)])
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("borrowed", "helper", "second")]:
         monkeypatch.delitem(sys.modules, name)
 
 
