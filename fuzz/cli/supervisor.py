@@ -7,12 +7,12 @@ What the file prints goes through the supervisor, which escapes what a terminal 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import mmap
 import os
 import signal
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -35,39 +35,48 @@ FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 STANDARD = 1, STANDARD_ERROR
 """The streams that a command writes."""
 NO_CODE = -1
-FIELDS = struct.Struct("=iid")
-"""The exit code, what of a target is executed and since when; its name follows."""
+NAME_BYTES = mmap.PAGESIZE - 3 * 8
 NAMES = {target_code.FILE: "the file", target_code.REFERENCE: "the reference of"}
+
+
+class Fields(ctypes.Structure):
+    """The exit code, what of a target is executed, since when and of which name; each number is written at once."""
+
+    code: int
+    which: int
+    since: float
+    name: bytes
+    _fields_ = (
+        ("code", ctypes.c_int64),
+        ("which", ctypes.c_int64),
+        ("since", ctypes.c_double),
+        ("name", ctypes.c_char * NAME_BYTES),
+    )
 
 
 class Note:
     """What a command tells its supervisor, by memory that both share."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self.code = NO_CODE
-        self.write(0, "")
+        self._fields = Fields.from_buffer(mmap.mmap(-1, mmap.PAGESIZE))
+        self._fields.code = NO_CODE
 
     def write(self, which: int, name: str) -> None:
         """Notes what of a target the command executes from now on; 0 for nothing."""
-        text = name.encode("utf-8", "surrogateescape")[: mmap.PAGESIZE - FIELDS.size - 1] + b"\0"
-        self._memory[FIELDS.size : FIELDS.size + len(text)] = text
-        self._which, self._since = which, time.monotonic()
-        self._pack()
+        # Whoever reads meanwhile must find no target with the time of another.
+        self._fields.which = 0
+        self._fields.since = time.monotonic()
+        self._fields.name = name.encode("utf-8", "surrogateescape")[: NAME_BYTES - 1]
+        self._fields.which = which
 
     def end(self, code: int) -> None:
         """Notes the exit code of the command, whatever else happens to it."""
-        self.code = code
-        self._pack()
-
-    def _pack(self) -> None:
-        FIELDS.pack_into(self._memory, 0, self.code, self._which, self._since)
+        self._fields.code = code
 
     def read(self) -> tuple[int, int, float, str]:
         """The fields, as the other process has written them last."""
-        code, which, since = FIELDS.unpack_from(self._memory)
-        name = self._memory[FIELDS.size :].partition(b"\0")[0].decode("utf-8", "surrogateescape")
-        return code, which, since, name
+        fields = self._fields
+        return fields.code, fields.which, fields.since, fields.name.decode("utf-8", "surrogateescape")
 
 
 NOTE: Note | None = None

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from processes import has_ended, heeding_ctrl_c
 
-from fuzz.worker.system import children
+from fuzz.cli.supervisor import NO_CODE, Note
+from fuzz.target_code import FILE
+from fuzz.worker.system import children, signal_at_parents_end
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 ENDINGS = {
@@ -157,3 +159,23 @@ def test_what_a_limit_of_the_process_does_not_give_is_one_line(
     lines = [line for line in done.stderr.splitlines() if line.startswith("fuzz: ")]
     assert done.returncode == 2 and len(lines) == 1 and "gives too little" in lines[0] and said in lines[0], done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_has_just_begun_has_not_taken_long() -> None:
+    note, start = Note(), time.monotonic()
+    note.write(0, "")
+    process = os.fork()
+    if process == 0:
+        signal_at_parents_end(signal.SIGKILL)
+        while True:
+            note.write(FILE, "mine.py")
+            note.write(0, "")
+    try:
+        executed = 0
+        while executed < 50_000:
+            code, which, since, _ = note.read()
+            assert code == NO_CODE and since >= start
+            executed += which == FILE
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
