@@ -13,6 +13,7 @@ from rich.text import Text
 from fuzz.escaping import printable_lines
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.grade import SEVERITIES, UNGRADED
 from fuzz.report.entry_text import (
     case_lines,
     element_lines,
@@ -24,7 +25,7 @@ from fuzz.report.entry_text import (
 )
 from fuzz.run.derived_rejects import SEVERITY
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
-from fuzz.run.result import Result
+from fuzz.run.result import Result, unconfirmed_severity
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import target_argument
@@ -34,7 +35,7 @@ from fuzz.triage.severity import GRADING
 
 COMPILING = 0.1
 """The share of the workers' time from which the line says how much of it is compiling."""
-NOTHING_CONFIRMED = "none confirmed; what disagreed counts as medium until a longer run has confirmed it"
+NOTHING_CONFIRMED = "none confirmed; what disagreed counts as {} until a longer run has confirmed it"
 CLOSE = 0.9
 """The error over bound from which the end of a run says why that is no near miss."""
 MOST_ACCEPTED = 4
@@ -150,7 +151,7 @@ def summary(result: Result) -> Table:
         for other in others:
             table.add_row(*bug_row("  possibly the same cause", other))
     if not result.bugs:
-        table.add_row("findings", NOTHING_CONFIRMED if result.nothing_confirmed else "none")
+        table.add_row("findings", nothing_confirmed(result) if result.nothing_confirmed else "none")
     if invalid := result.invalid_inputs.tried:
         harmful = len(result.invalid_inputs.accepted)
         text = f"{invalid} tried, {harmful} accepted and harmful, which only rejects= would forbid"
@@ -161,6 +162,12 @@ def summary(result: Result) -> Table:
     if len(accepted) > MOST_ACCEPTED:
         table.add_row("", f"and {len(accepted) - MOST_ACCEPTED} more, which --json lists")
     return table
+
+
+def nothing_confirmed(result: Result) -> str:
+    """What is said of disagreements of which none was confirmed: the severity that they count as."""
+    severities = (unconfirmed_severity(finding) or UNGRADED for finding in result.disagreements_cut_off)
+    return NOTHING_CONFIRMED.format(max(severities, key=SEVERITIES.index))
 
 
 def bug_row(label: str, bug: Bug) -> tuple[str, str]:
@@ -192,7 +199,7 @@ def cut_off_parts(result: Result) -> list[str]:
     why = "before the run was interrupted" if result.interrupted else "for which --seconds was too short"
     counts = {
         "calls stopped while they ran": result.calls_cut_off,
-        f"disagreements not confirmed, {why}": sum(result.disagreements_cut_off.values()),
+        f"disagreements not confirmed, {why}": len(result.disagreements_cut_off),
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on": unfinished,
         "findings not yet graded, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
         "findings graded for now, for which the next run, or fuzz shrink, tries more inputs": for_now,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fuzz.model.finding import REFERENCE, Finding
 from fuzz.model.grade import is_at_least
 from fuzz.run.derived_rejects import InvalidInputs
 from fuzz.run.options import RunOptions
@@ -18,8 +20,8 @@ NOTHING_RAN = "the time ended before the first case had run: starting takes seco
 class Result:
     """The result of a run: the bugs that it hit, known ones among them, and its statistics.
 
-    `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
-    was not confirmed before the end, by oracle. What was cut off of a bug's shrinking is said by the bug.
+    `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` holds what disagreed
+    and was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
@@ -34,7 +36,7 @@ class Result:
     interrupted: bool = False
     unconfirmed: int = 0
     calls_cut_off: int = 0
-    disagreements_cut_off: Mapping[str, int] = field(default_factory=dict)
+    disagreements_cut_off: Sequence[Finding] = ()
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
     invalid_inputs: InvalidInputs = InvalidInputs()
@@ -53,10 +55,16 @@ class Result:
 
         Each counts as a finding that is not graded yet: a run too short to confirm what it saw must not pass.
         """
-        counts = self.nothing_confirmed and is_at_least(None, self.options.threshold)
-        return self.disagreements_cut_off if counts else {}
+        seen = self.disagreements_cut_off if self.nothing_confirmed else ()
+        severities = ((finding.oracle, unconfirmed_severity(finding)) for finding in seen)
+        return Counter(oracle for oracle, severity in severities if is_at_least(severity, self.options.threshold))
 
     @property
     def nothing_confirmed(self) -> bool:
         """Whether the time ended before anything of what disagreed was confirmed."""
         return bool(self.disagreements_cut_off) and not self.bugs and not self.interrupted
+
+
+def unconfirmed_severity(finding: Finding) -> str | None:
+    """The severity of what was not confirmed, where it cannot be another one; else None, as it is not graded."""
+    return "low" if finding.symptom == REFERENCE else None

@@ -22,6 +22,7 @@ from fuzz.cli.campaign import campaign, counts
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
@@ -71,7 +72,8 @@ def test_what_a_run_fails_for_without_having_confirmed_it_fails_in_its_files(
 ) -> None:
     def fuzz(options: RunOptions, *_: object) -> tuple[Target, Result]:
         statistics = RunStatistics(cases=9, oracles=Counter(fault=9, accuracy=9))
-        return gelu, Result(options, "cpu", statistics, [], 1.0, disagreements_cut_off={"accuracy": 2})
+        wrong = Finding("accuracy", ("dx",), "value", "dx: 1 of 2 elements wrong")
+        return gelu, Result(options, "cpu", statistics, [], 1.0, disagreements_cut_off=[wrong] * 2)
 
     monkeypatch.setattr(run_module, "fuzz", fuzz)
     xml, log = tmp_path / "j.xml", tmp_path / "s.json"

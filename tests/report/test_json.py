@@ -38,7 +38,7 @@ def test_a_runs_json_says_what_was_cut_off_and_orders_findings_by_their_first_ca
     bugs = [Bug(example, Origin(case, "sign", index), cut_off=step) for index, step in ((9, ""), (4, "shrinking"))]
     options = RunOptions("gelu_bw", seconds=1.0)
     value = run_json(
-        Result(options, "cpu", RunStatistics(), bugs, 1.0, calls_cut_off=2, disagreements_cut_off={"accuracy": 3})
+        Result(options, "cpu", RunStatistics(), bugs, 1.0, calls_cut_off=2, disagreements_cut_off=[entry.finding] * 3)
     )
     assert value["cut_off"] == {"calls": 2, "disagreements": 3}
     assert [(found["first_case"], found["cut_off"]) for found in value["findings"]] == [(4, "shrinking"), (9, "")]

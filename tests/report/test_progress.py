@@ -101,6 +101,10 @@ def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     assert "case 3 disagrees: accuracy/sign: dx[0] is [bold]1[/bold]" in text.getvalue()
 
 
+WRONG = Finding("accuracy", ("dx",), "value", "dx: 1 of 2 elements wrong")
+REFERENCE = Finding("accuracy", ("dx",), "reference", "the reference of gelu_bw is wrong in 1 of 2 elements")
+
+
 def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
     assert entry.finding
     bug = Bug(Example(case, entry.finding), Origin(case, "sign"), cut_off="shrinking")
@@ -111,7 +115,7 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
     stopped = Result(
-        RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, interrupted=True, disagreements_cut_off={"accuracy": 2}
+        RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, interrupted=True, disagreements_cut_off=[WRONG] * 2
     )
     assert cut_off_parts(stopped) == ["disagreements not confirmed, before the run was interrupted: 2"]
 
@@ -123,12 +127,14 @@ def test_replicas_that_no_oracle_examined_are_counted() -> None:
     assert "20 (3 rejected, 9 unexamined beside replicas that disagree)" in text.getvalue()
 
 
-def test_a_run_that_fails_without_a_confirmed_finding_says_why() -> None:
-    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, disagreements_cut_off={"accuracy": 1})
+@pytest.mark.parametrize(("seen", "severity"), [([WRONG, REFERENCE], "medium"), ([REFERENCE], "low")])
+def test_a_run_without_a_confirmed_finding_says_what_disagreements_count_as(seen: list[Finding], severity: str) -> None:
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, disagreements_cut_off=seen)
     progress, text = watched()
     progress.console.print(summary(result))
     told = " ".join(text.getvalue().split())
-    assert result.fails() and "findings none confirmed; what disagreed counts as medium" in told
+    assert result.fails() is (severity == "medium")
+    assert f"findings none confirmed; what disagreed counts as {severity}" in told
 
 
 def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> None:

@@ -326,7 +326,7 @@ def test_what_is_not_confirmed_by_the_deadline_is_counted_and_not_saved(
     handler.deadline.end_now()
     take_triage(handler, CutOffTriage(""))
     handler.handle(4, two_cases[0], [wrong_value("dx")], ())
-    assert (handler.cut_off, handler.watcher.indices) == ({"accuracy": 2}, [3, 4])  # type: ignore[attr-defined]
+    assert (handler.cut_off, handler.watcher.indices) == ([wrong_value("dx")] * 2, [3, 4])  # type: ignore[attr-defined]
     assert handler.bugs == [] and list(corpus.entry_files([tmp_path])) == []
 
 
@@ -340,7 +340,19 @@ def test_what_is_left_of_a_reported_case_is_not_said_to_be_unconfirmed(
     handler.deadline.end_now()
     for index in (3, 4):
         handler.handle(index, two_cases[0], [wrong_value("dweight")], ())
-    assert (len(handler.bugs), handler.cut_off, handler.watcher.indices) == (1, {"accuracy": 1}, [4])  # type: ignore[attr-defined]
+    assert (len(handler.bugs), handler.cut_off) == (1, [wrong_value("dweight")])
+    assert handler.watcher.indices == [4]  # type: ignore[attr-defined]
+
+
+def test_a_wrong_reference_does_not_stand_for_what_else_was_not_confirmed(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline())
+    take_triage(handler, CutOffTriage("confirmation"))
+    reference = replace(wrong_value("dx"), symptom="reference")
+    handler.handle(3, two_cases[0], [reference, wrong_value("dweight")], ())
+    handler.handle(4, two_cases[1], [reference], ())
+    assert handler.cut_off == [wrong_value("dweight"), reference]
 
 
 def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(

@@ -8,21 +8,28 @@ import pytest
 from bugs import make_bug
 
 from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.search.statistics import RunStatistics
+
+WRONG = Finding("accuracy", ("dx",), "value", "dx: 1 of 2 elements wrong")
+REFERENCE = Finding("accuracy", ("dx",), "reference", "the reference of gelu_bw is wrong in 1 of 2 elements")
 
 
 @pytest.mark.parametrize(
     ("options", "numbers", "fails"),
     [
         ({}, {}, False),
-        ({}, {"disagreements_cut_off": {"accuracy": 1}}, True),
-        ({"fail_on": "high"}, {"disagreements_cut_off": {"accuracy": 1}}, False),
-        ({}, {"disagreements_cut_off": {"accuracy": 1}, "interrupted": True}, False),
+        ({}, {"disagreements_cut_off": [WRONG]}, True),
+        ({}, {"disagreements_cut_off": [REFERENCE]}, False),
+        ({}, {"disagreements_cut_off": [REFERENCE, WRONG]}, True),
+        ({"fail_on": "low"}, {"disagreements_cut_off": [REFERENCE]}, True),
+        ({"fail_on": "high"}, {"disagreements_cut_off": [WRONG]}, False),
+        ({}, {"disagreements_cut_off": [WRONG], "interrupted": True}, False),
     ],
 )
-def test_a_disagreement_that_could_not_be_confirmed_counts_as_medium(
+def test_a_disagreement_that_could_not_be_confirmed_counts_as_medium_and_as_low_where_the_reference_is_wrong(
     options: dict[str, str], numbers: dict[str, Any], fails: bool
 ) -> None:
     result = Result(RunOptions("gelu_bw", **options), "cpu", RunStatistics(), [], 1.0, **numbers)  # type: ignore[arg-type]
@@ -31,5 +38,5 @@ def test_a_disagreement_that_could_not_be_confirmed_counts_as_medium(
 
 def test_beside_a_confirmed_finding_it_does_not_count(case: Case) -> None:
     bug = make_bug(case, "dx", known=True)
-    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, disagreements_cut_off={"accuracy": 1})
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, disagreements_cut_off=[WRONG])
     assert result.fails() and not result.fails(only_new=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding
+from fuzz.model.finding import REFERENCE, Finding
 from fuzz.model.grade import INPUT_CLASSES
 from fuzz.model.oracle_specs import FAULT, find_oracle_spec
 from fuzz.run.findings.budgets import TriageBudgets
@@ -66,7 +65,7 @@ class FindingHandler:
     bugs: list[Bug] = field(default_factory=list)
     with_grades: bool = True
     unconfirmed: int = 0
-    cut_off: Counter[str] = field(default_factory=Counter)
+    cut_off: list[Finding] = field(default_factory=list)
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
@@ -128,8 +127,10 @@ class FindingHandler:
                     # What else there may be to a case that is reported already would read as another one.
                     self._may_show(seen)
                     if not self._showed_new_bug(seen):
-                        self.cut_off[finding.oracle] += 1
-                        self.watcher.on_cut_off(case, finding, index)
+                        # What is wrong with the reference alone must not stand for what else there is to the case.
+                        rest = (one for one in findings[number:] if one.symptom != REFERENCE)
+                        self.cut_off.append(next(rest, finding))
+                        self.watcher.on_cut_off(case, self.cut_off[-1], index)
                     break
             return later
         finally:
