@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,7 +57,7 @@ HUGE_REACH = 30
 
 def pick(draw: Draw, table: Sequence[tuple[int, T]]) -> T:
     """One of (weight, value), in proportion to its weight."""
-    ends = list(accumulate(weight for weight, _ in table))
+    ends = list(accumulate([weight for weight, _ in table]))
     return table[bisect_right(ends, draw(ends[-1]))][1]
 
 
@@ -171,7 +171,7 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
             dims[dim.name] = most if draw(2) else dim.clamp(most - draw(below + 1))
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
-        extreme = most if position else largest_alone(target, dims, dim)
+        extreme = partial(largest_alone, target, dims, dim) if position == 0 else None
         dims[dim.name] = draw_size(draw, dim, most, extreme)
     return dims
 
@@ -203,17 +203,12 @@ def with_room(target: Target, dims: Mapping[str, int], budget: int) -> int:
     """The budget, or more where the least sizes take nearly all of it and every dim would have its least one."""
     if all(map(is_plain, target.sizes)):
         return budget
-    return max(budget, ROOM * count_elements(shapes_of(target), dims))
-
-
-def shapes_of(target: Target) -> list[Shape]:
-    """All shapes that its arguments and cotangents may have."""
-    return [shape for spec in (*target.tensors.values(), *target.cotangents.values()) for shape in spec.shapes]
+    return max(budget, ROOM * count_elements(target.argument_shapes + target.cotangent_shapes, dims))
 
 
 def count_elements(shapes: Iterable[Shape], dims: Mapping[str, int]) -> int:
     """Elements of the largest of these shapes."""
-    return max((math.prod(resolve(shape, dims)) for shape in shapes), default=0)
+    return max([math.prod(resolve(shape, dims)) for shape in shapes], default=0)
 
 
 def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: int) -> int:
@@ -222,52 +217,55 @@ def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: i
     Arguments that have the dim once are taken to grow by each size as they do by the first; which the largest of them
     is may change, and they have more elements then.
     """
-    arguments = [shape for spec in target.tensors.values() for shape in spec.shapes]
-    counted = {shape for shape in shapes_of(target) if is_uneven(shape, dim.name) or shape not in arguments}
-    most = largest_counted(counted, dims, dim, budget)
-
-    def elements(size: int) -> int:
-        return count_elements(arguments, {**dims, dim.name: size})
-
-    if elements(most) <= budget:
+    arguments = target.argument_shapes
+    most = largest_counted(uneven_shapes(arguments, dim.name) + target.cotangent_shapes, dims, dim, budget)
+    if count_elements(arguments, {**dims, dim.name: most}) <= budget:
         return most
     least = dim.clamp(dim.low)
-    slope = max(elements(least + dim.multiple) - elements(least), 1)
-    return min(most, dim.clamp(least + (budget - elements(least)) // slope * dim.multiple))
+    fewest, more = (count_elements(arguments, {**dims, dim.name: size}) for size in (least, least + dim.multiple))
+    return min(most, dim.clamp(least + (budget - fewest) // max(more - fewest, 1) * dim.multiple))
 
 
 def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:
     """The largest size of a dim where the others have their least ones; less where tensors have the dim twice."""
-    shapes = shapes_of(target)
-    uneven = [shape for shape in shapes if is_uneven(shape, dim.name)]
-    return largest_counted(uneven, dims, dim, max(MAX_UNEVEN, ROOM**2 * count_elements(shapes, dims)))
+    shapes = target.argument_shapes + target.cotangent_shapes
+    budget = max(MAX_UNEVEN, ROOM**2 * count_elements(shapes, dims))
+    return largest_counted(uneven_shapes(shapes, dim.name), dims, dim, budget)
 
 
-def largest_counted(shapes: Collection[Shape], dims: Mapping[str, int], dim: Size, budget: int) -> int:
+def largest_counted(shapes: Sequence[Shape], dims: Mapping[str, int], dim: Size, budget: int) -> int:
     """The largest size of a dim at which none of these shapes has more than budget elements, by bisection."""
 
     def elements(size: int) -> int:
         return count_elements(shapes, {**dims, dim.name: size})
 
     sizes = range(dim.clamp(dim.low), dim.high + 1, dim.multiple)
-    if elements(sizes[-1]) <= budget:
+    if not shapes or elements(sizes[-1]) <= budget:
         return sizes[-1]
     return sizes[max(bisect_right(sizes, budget, key=elements), 1) - 1]
 
 
 @lru_cache(maxsize=4096)
-def is_uneven(shape: Shape, name: str) -> bool:
-    """Whether a shape does not grow by as much with each size of a dim: it has the dim twice, or divides it."""
-    return sum(names(text).count(name) for text in shape) > 1 or any(
-        "//" in text and name in names(text) for text in shape
+def uneven_shapes(shapes: tuple[Shape, ...], name: str) -> tuple[Shape, ...]:
+    """The shapes that do not grow by as much with each size of a dim: they have the dim twice, or divide it."""
+    return tuple(
+        shape
+        for shape in shapes
+        if sum(names(text).count(name) for text in shape) > 1
+        or any("//" in text and name in names(text) for text in shape)
     )
 
 
-def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
-    """A size near the least, near a power of two, at an end of the range, or anywhere in it on a log scale."""
+def draw_size(draw: Draw, dim: Size, most: int, extreme: Callable[[], int] | None) -> int:
+    """A size near the least, near a power of two, at an end of the range, or anywhere in it on a log scale.
+
+    `extreme` finds a largest size beyond `most`, which one draw in a hundred asks for.
+    """
     kind = draw(100)
-    if kind < 2:
-        return dim.clamp(dim.low if kind else extreme)
+    if kind == 0:
+        return dim.clamp(extreme() if extreme else most)
+    if kind == 1:
+        return dim.clamp(dim.low)
     if kind < 45:
         return dim.clamp(min(most, first_size(dim) + draw(6) * dim.multiple))
     if not is_plain(dim):

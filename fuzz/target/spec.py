@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fuzz.target.checks import check_declaration
 from fuzz.target.contract import ENVELOPE, Contract, parse_contract
 from fuzz.target.keywords import check_keywords
 from fuzz.target.nonfinite import parse_nonfinite
-from fuzz.target.shapes import Sizes
+from fuzz.target.shapes import Shape, Sizes
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
@@ -87,6 +88,17 @@ class Target:
         """The runs of dims whose number varies, by name."""
         declared = (*self.tensors.values(), *self.cotangents.values())
         return {run.name: run for value in declared for run in value.runs}
+
+    @cached_property
+    def argument_shapes(self) -> tuple[Shape, ...]:
+        """All shapes that its arguments may have, each once."""
+        return tuple(dict.fromkeys(shape for declared in self.tensors.values() for shape in declared.shapes))
+
+    @cached_property
+    def cotangent_shapes(self) -> tuple[Shape, ...]:
+        """All shapes that cotangents alone may have, each once."""
+        shapes = dict.fromkeys(shape for declared in self.cotangents.values() for shape in declared.shapes)
+        return tuple(shape for shape in shapes if shape not in self.argument_shapes)
 
     @property
     def batch_dim(self) -> str | None:

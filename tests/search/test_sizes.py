@@ -11,7 +11,8 @@ import pytest
 
 from fuzz import size, target, tensor
 from fuzz.model.case import Case
-from fuzz.model.dims import Size
+from fuzz.model.dims import Size, resolve
+from fuzz.search import strategies
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import MUTATIONS
@@ -107,6 +108,20 @@ def test_sizes_of_a_dim_that_begins_at_1_or_0_stay_as_they_were() -> None:
     """Entries, planted bugs and benchmarks know plans by their seed."""
     M, E = size("M", 1, 4096), size("E", 0, 300)
     assert [tuple(dims.values()) for dims in drawn(made(x=tensor(M, E)))[:16]] == GOLDEN
+
+
+def test_each_size_is_drawn_with_few_evaluations_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case of a run waits for them."""
+    evaluated = 0
+
+    def counted(*arguments: Any) -> tuple[int, ...]:
+        nonlocal evaluated
+        evaluated += 1
+        return resolve(*arguments)
+
+    monkeypatch.setattr(strategies, "resolve", counted)
+    drawn(made(x=tensor(A, B), y=tensor(A, B), z=tensor(A), differentiable=dict(dx=tensor(A, B))))
+    assert evaluated <= 6 * 2 * COUNT
 
 
 FAR = [
