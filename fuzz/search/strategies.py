@@ -66,18 +66,13 @@ def cases(target: Target, budgets: Budgets = BUDGETS) -> st.SearchStrategy[Case]
     # Importing it takes as long as everything else that the command line needs.
     from hypothesis import strategies as st
 
+    @lru_cache(maxsize=1024)
+    def integers(n: int) -> st.SearchStrategy[int]:
+        return st.integers(0, n - 1)
+
     @st.composite
     def build(draw: st.DrawFn) -> Case:
-        integers = {n: st.integers(0, n - 1) for n in (2, 100)}
-
-        def below(n: int) -> int:
-            if n <= 1:
-                return 0
-            if n not in integers:
-                integers[n] = st.integers(0, n - 1)
-            return draw(integers[n])
-
-        return draw_case(below, target, budgets)
+        return draw_case(lambda n: draw(integers(n)) if n > 1 else 0, target, budgets)
 
     return build()
 
