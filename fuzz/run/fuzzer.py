@@ -246,7 +246,7 @@ class Fuzzer:
     def _single_cases(self) -> list[tuple[Case, tuple[str, ...]]]:
         """Suspects and seed cases, which run before all plans, with the oracles that each is sampled for."""
         seeds = seed_cases(self.target) if self.options.first_plan == 0 else ()
-        cases = [*self.suspects, *seeds][: self.options.cases]
+        cases = [*self.suspects, *seeds]
         for case in cases:
             corpus.check_size(case)
         return [(case, self.suspect_oracles) for case in cases]

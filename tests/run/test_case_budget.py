@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
+from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 
 import pytest
 
-from fuzz.model.case import Case
+from fuzz.corpus import codec
+from fuzz.errors import UsageError
+from fuzz.model.case import Argument, Case
+from fuzz.model.recipes import Exact
 from fuzz.run.case_budget import CaseBudget
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
@@ -54,6 +58,28 @@ def test_a_plan_counts_as_eight_cases_or_its_replicas_unless_more_ran(
     assert [group for group, _ in answered] == groups and len(groups) == plans
     firsts = [group.first for group in groups]
     assert firsts[0] == 7 and all(b.first == a.first + len(a.sampled) for a, b in zip(groups, groups[1:], strict=False))
+
+
+@pytest.mark.parametrize(("cases", "singles", "plans"), [(2, 2, 0), (5, 3, 2), (None, 3, 4)])
+def test_single_cases_are_of_the_budget(plan: Case, cases: int | None, singles: int, plans: int) -> None:
+    def answers(drawn: Iterator[ReplicaGroup]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
+        return ((group, (RAN,)) for group in drawn)
+
+    budget = CaseBudget(cases, 7)
+    groups = [group for group, _ in islice(budget.examine([(plan, ("layout",))] * 3, repeat((plan, 1)), answers), 7)]
+    assert [group.sampled for group in groups[:singles]] == [(("layout",),)] * singles
+    assert [group.first for group in groups] == [*range(7, 7 + singles + plans)]
+
+
+def test_a_given_case_that_no_entry_holds_is_refused_also_beyond_the_budget(
+    plan: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codec, "LARGEST_CASE", 21)
+    listed = Argument(("N",), "float32", Exact((0, 0, 0), "float32"))
+    large = plan.with_call(0, replace(plan.last, dims={"N": 3}).with_argument("x", listed))
+    options = RunOptions("gelu_bw", cases=1)
+    with pytest.raises(UsageError, match="more than the 21 that an entry holds"):
+        Fuzzer(options, load("gelu_bw"), "cpu", tmp_path, Watcher(), {}, suspects=(plan, large)).run()
 
 
 def test_a_run_has_all_its_cases_where_most_plans_are_refused(tmp_path: Path) -> None:
