@@ -94,18 +94,18 @@ def set_dim(case: Case, context: MutationContext, name: str, size: int) -> Case 
     for dim in sorted(context.target.sizes, key=lambda dim: -dims[dim.name]):
         if dim.name != name and largest_tensor(call, dims) > most:
             dims[dim.name] = dim.clamp(min(dims[dim.name], 1 + random.randrange(3)))
-    return with_dims(case, context, dims)
+    return with_dims(case, context, len(case.calls) - 1, dims)
 
 
-def with_dims(case: Case, context: MutationContext, dims: Mapping[str, int]) -> Case | None:
-    """The case with these dims in its last call; None where a tensor would be too large."""
-    call = case.last
+def with_dims(case: Case, context: MutationContext, index: int, dims: Mapping[str, int]) -> Case | None:
+    """The case with these dims in one of its calls; None where a tensor would be too large."""
+    call = case.calls[index]
     if largest_tensor(call, dims) > MAX_TENSOR:
         return None
     arguments = {key: fit_argument(value, dims) for key, value in call.arguments.items()}
     cotangents = {key: fit_argument(value, dims) for key, value in call.cotangents.items()}
     resized = replace(call, dims=dims, arguments=arguments, cotangents=cotangents)
-    return redraw_split(case.with_call(len(case.calls) - 1, resized), context)
+    return redraw_split(case.with_call(index, resized), context)
 
 
 def fit_argument(value: Argument, dims: Mapping[str, int]) -> Argument:

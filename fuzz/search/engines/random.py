@@ -23,7 +23,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate, with_dims
 from fuzz.search.engines.replica_count import count_replicas
-from fuzz.search.engines.runnable_sizes import RunnableSizes
+from fuzz.search.engines.runnable_sizes import RunnableSizes, sizes_of
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
@@ -68,11 +68,14 @@ class RandomEngine:
     def _runnable(self, drawn: Iterator[Case], number: int) -> Case | None:
         """One of the plans that are drawn, at sizes at which the kernel may run."""
         assert self.sizes is not None
-        plan, sizes = self.sizes.choose(drawn) or (None, {})
-        if plan is None or sizes == plan.last.dims:
+        plan, calls = self.sizes.choose(drawn) or (None, ())
+        if plan is None or calls == sizes_of(plan):
             return plan
-        resized = with_dims(plan, MutationContext(self.target, self.dictionary, Random(f"{self.seed}/{number}")), sizes)
-        return (resized and make_legal(resized, self.target)) or plan
+        context = MutationContext(self.target, self.dictionary, Random(f"{self.seed}/{number}"))
+        resized: Case | None = plan
+        for index, sizes in enumerate(calls):
+            resized = resized and with_dims(resized, context, index, sizes)
+        return make_legal(resized, self.target) if resized else plan
 
     def _plans(self, number: int) -> Iterator[Case]:
         """Plan `number` of this seed, and those that may take its place."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 
+from fuzz import size, target, tensor
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT
 from fuzz.model.recipes import recipe
 from fuzz.search.engines import make_scheduler
 from fuzz.search.engines.random import RandomEngine
-from fuzz.search.engines.runnable_sizes import RunnableSizes
+from fuzz.search.engines.runnable_sizes import RunnableSizes, sizes_of
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
@@ -25,7 +27,12 @@ NOT_RUN = Report("not run: ..", False, (), (), not_run=True)
 
 
 def plan(**sizes: int) -> Case:
-    return Case("t", (Call(sizes, {"x": Argument(tuple(sizes), "float32", recipe("normal", 0))}),))
+    return plan_of(sizes)
+
+
+def plan_of(*calls: dict[str, int]) -> Case:
+    x = Argument(tuple(calls[0]), "float32", recipe("normal", 0))
+    return Case("t", tuple(Call(sizes, {"x": x}) for sizes in calls))
 
 
 def plans(seed: int) -> Iterator[Case]:
@@ -40,7 +47,7 @@ def choose(sizes: RunnableSizes, drawn: Iterator[Case]) -> Case:
     """The plan that is chosen, at its sizes."""
     chosen = sizes.choose(drawn)
     assert chosen is not None
-    return plan(**chosen[1])
+    return plan_of(*map(dict, chosen[1]))
 
 
 def share_that_runs(runs: Callable[..., bool], seed: int, with_sizes: bool = True, refusal: Report = FAILED) -> float:
@@ -80,6 +87,53 @@ def test_bounds_name_the_dims_that_plans_fail_by() -> None:
     assert [(bound.dim, bound.sign, bound.size) for bound in sizes.bounds] == [("K", 1, 16)]
 
 
+def test_every_call_of_a_plan_that_ran_says_what_runs() -> None:
+    sizes = RunnableSizes()
+    sizes.learn(plan_of({"K": 16}, {"K": 64}), [RAN])
+    for k in (2, 4, 8):
+        sizes.learn(plan(K=k), [FAILED])
+    assert [(bound.dim, bound.sign, bound.size) for bound in sizes.bounds] == [("K", 1, 16)]
+
+
+def test_a_plan_that_failed_is_explained_by_any_of_its_calls() -> None:
+    sizes = RunnableSizes()
+    sizes.learn(plan(K=16, B=2), [RAN])
+    for k in (2, 4, 8):
+        sizes.learn(plan_of({"K": k, "B": 2}, {"K": 64, "B": 2}), [FAILED])
+    assert [(bound.dim, bound.sign, bound.size) for bound in sizes.bounds] == [("K", 1, 16)]
+
+
+def test_each_call_is_brought_to_sizes_that_run() -> None:
+    sizes = RunnableSizes()
+    sizes.learn(plan(K=16), [RAN])
+    sizes.learn(plan(K=2), [FAILED])
+    assert sizes_of(choose(sizes, iter([plan_of({"K": 4}, {"K": 64}, {"K": 8})]))) == ({"K": 16}, {"K": 64}, {"K": 16})
+
+
+def test_plans_of_several_calls_run_as_well() -> None:
+    """The launcher refuses a call of fewer than 16 rows or columns."""
+
+    @target(x=tensor(size("M", 1, 64), size("N", 1, 64)), reference=lambda x: {})
+    def refuses(x: Any) -> Any:
+        if min(x.values()) < 16:
+            raise ValueError("fewer than 16 rows or columns")
+
+    refused = 0
+    for seed in range(2):
+        sizes = RunnableSizes()
+        engine = RandomEngine(refuses, seed, sizes=sizes)
+        for number in range(200):
+            plan = engine.case(number)
+            try:
+                for call in plan.calls:
+                    refuses(call.dims)
+                sizes.learn(plan, [RAN])
+            except ValueError:
+                sizes.learn(plan, [REFUSED])
+                refused += len(plan.calls) > 1
+    assert refused <= 8
+
+
 def test_where_nothing_fails_plans_come_as_they_are_drawn() -> None:
     sizes, drawn = RunnableSizes(), plans(0)
     for number, expected in enumerate(islice(plans(0), 20)):
@@ -105,7 +159,7 @@ def test_runs_that_can_be_repeated_leave_nothing_out(backend: str, is_timed: boo
     assert (scheduler.sizes is not None) == learns
     first, _ = next(scheduler.plans())
     scheduler.learn(first, [FAILED])
-    assert not learns or list(scheduler.sizes.failed) == [first.last.dims]  # type: ignore[union-attr]
+    assert not learns or list(scheduler.sizes.failed) == [sizes_of(first)]  # type: ignore[union-attr]
 
 
 def test_the_engine_draws_plans_at_sizes_that_run() -> None:
@@ -114,10 +168,11 @@ def test_the_engine_draws_plans_at_sizes_that_run() -> None:
     engine, ran = RandomEngine(target, 0, sizes=sizes), 0
     for number in range(60):
         chosen = engine.case(number)
-        works = min(chosen.last.dims.values()) >= 16
+        works = all(min(call.dims.values()) >= 16 for call in chosen.calls)
         ran += works
-        for name, value in chosen.last.tensors.items():
-            assert value.bits(chosen.last.dims).shape == value.stored_shape(chosen.last.dims), name
+        for call in chosen.calls:
+            for name, value in call.tensors.items():
+                assert value.bits(call.dims).shape == value.stored_shape(call.dims), name
         sizes.learn(chosen, [RAN if works else FAILED])
     assert ran > 30
     assert sum(min(RandomEngine(target, 0).case(number).last.dims.values()) >= 16 for number in range(60)) < 10
