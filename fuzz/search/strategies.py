@@ -37,7 +37,7 @@ LONG, MAX_LONG = 0, 1 << 17
 """The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
 take other paths beyond the sizes of their blocks, and one row shows that as well as many."""
 MAX_UNEVEN = 1 << 20
-"""Elements of the largest tensor that has one dim twice, but where the least sizes need as many."""
+"""Elements of the largest tensor that has one dim twice, or two dims apart, but where the least sizes need as many."""
 ROOM = 4
 """How many times as many elements as with the least sizes there may be, whatever the budget: a dim that begins at 1000
 would else have no other size in most cases."""
@@ -214,11 +214,32 @@ def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: i
     """
     arguments = target.argument_shapes
     most = largest_counted(uneven_shapes(arguments, dim.name) + target.cotangent_shapes, dims, dim, budget)
+    most = min(most, largest_beside(target, dims, dim))
     if count_elements(arguments, {**dims, dim.name: most}) <= budget:
         return most
     least = dim.clamp(dim.low)
     fewest, more = (count_elements(arguments, {**dims, dim.name: size}) for size in (least, least + dim.multiple))
     return min(most, dim.clamp(least + (budget - fewest) // max(more - fewest, 1) * dim.multiple))
+
+
+def largest_beside(target: Target, dims: Mapping[str, int], dim: Size) -> int:
+    """The largest size of a dim with which a result is not too large that has one of the dims apart as well.
+
+    What shapes outputs have is not declared without cotangents: they may be outer products, or products of matrices.
+    """
+    most = [room_beside(dim, other) // max(dims[other.name], 1) for other in target.apart[dim.name]]
+    return dim.clamp(min(most, default=dim.high))
+
+
+def fits_beside(target: Target, dims: Mapping[str, int]) -> bool:
+    """Whether no result is too large that has two dims apart."""
+    pairs = [(dim, other) for dim in target.sizes for other in target.apart[dim.name]]
+    return all(dims[dim.name] * dims[other.name] <= room_beside(dim, other) for dim, other in pairs)
+
+
+def room_beside(dim: Size, other: Size) -> int:
+    """The elements that a result of these two dims may have."""
+    return max(MAX_UNEVEN, ROOM**2 * dim.clamp(dim.low) * other.clamp(other.low))
 
 
 def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:

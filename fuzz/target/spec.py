@@ -100,6 +100,18 @@ class Target:
         shapes = dict.fromkeys(shape for declared in self.cotangents.values() for shape in declared.shapes)
         return tuple(shape for shape in shapes if shape not in self.argument_shapes)
 
+    @cached_property
+    def apart(self) -> Mapping[str, tuple[Size, ...]]:
+        """For each dim those that no argument has together with it; none where cotangents say what outputs have."""
+        if self.cotangents:
+            return {dim.name: () for dim in self.sizes}
+        together = [{name for text in shape for name in names(text)} for shape in self.argument_shapes]
+
+        def meet(one: Size, other: Size) -> bool:
+            return one is other or any({one.name, other.name} <= dims for dims in together)
+
+        return {dim.name: tuple(other for other in self.sizes if not meet(dim, other)) for dim in self.sizes}
+
     @property
     def batch_dim(self) -> str | None:
         """The dim whose rows are independent: of all outputs, or of the first one that `rows` names."""

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from fuzz import size, target, tensor
-from fuzz.model.case import Case
+from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size, resolve
+from fuzz.model.recipes import recipe
 from fuzz.search import strategies
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import MUTATIONS
-from fuzz.search.engines.mutations import MutationContext, mutate
+from fuzz.search.engines.mutations import MutationContext, mutate, set_dim
 from fuzz.search.engines.random import GROUP_BUDGETS
 from fuzz.search.strategies import BUDGETS, Budgets, draw_dims
 from fuzz.shrink.passes import COARSE, FINE
@@ -91,6 +92,30 @@ def test_a_cotangent_stays_within_the_budget_too() -> None:
     declared = made(x=tensor(A), y=tensor(B), differentiable=dict(z=tensor(A, B)))
     elements = [dims["A"] * dims["B"] for dims in drawn(declared)]
     assert 1 << 16 <= max(elements) <= 1 << 17
+
+
+@pytest.mark.parametrize("budgets", [BUDGETS, GROUP_BUDGETS])
+@pytest.mark.parametrize("others", [{}, dict(w=tensor(N, A, P), v=tensor(N, P, B))])
+def test_an_output_of_two_dims_that_no_argument_has_together_is_not_huge(budgets: Budgets, others: Any) -> None:
+    """Which shapes outputs have is known of cotangents alone."""
+    seen = drawn(made(x=tensor(A), y=tensor(B), **others), budgets)
+    assert 1 << 16 < max(dims["A"] * dims["B"] for dims in seen) <= 1 << 20
+    assert (max(dims["A"] for dims in seen), max(dims["B"] for dims in seen)) == (65536, 65536)
+
+
+def test_dims_apart_move_where_their_least_sizes_take_all_room() -> None:
+    C, D = size("C", 2048, 8192), size("D", 2048, 8192)
+    seen = drawn(made(x=tensor(C), y=tensor(D)))
+    assert max(dims["C"] * dims["D"] for dims in seen) <= 16 * 2048**2
+    assert min(len({dims[name] for dims in seen}) for name in "CD") > 20
+
+
+def test_mutations_make_no_huge_output() -> None:
+    declared = made(x=tensor(A), y=tensor(B))
+    call = Call({"A": 1024, "B": 1024}, {name: Argument((name.upper(),), "float32", recipe("ones")) for name in "ab"})
+    context = MutationContext(declared, Dictionary(), Random(0))
+    case = Case("made", (call,))
+    assert set_dim(case, context, "A", 1025) is None and set_dim(case, context, "A", 1023) is not None
 
 
 def test_a_dim_that_is_divided_stays_within_the_budget() -> None:

@@ -18,7 +18,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import base_recipe, largest_tensor, with_argument, with_option, with_values
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, patched, recipe
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.strategies import draw_argument, draw_layout, draw_shape, draw_split, draw_values
+from fuzz.search.strategies import draw_argument, draw_layout, draw_shape, draw_split, draw_values, fits_beside
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target, ranks_of
@@ -98,9 +98,9 @@ def set_dim(case: Case, context: MutationContext, name: str, size: int) -> Case 
 
 
 def with_dims(case: Case, context: MutationContext, index: int, dims: Mapping[str, int]) -> Case | None:
-    """The case with these dims in one of its calls; None where a tensor would be too large."""
+    """The case with these dims in one of its calls; None where a tensor, or a result, would be too large."""
     call = case.calls[index]
-    if largest_tensor(call, dims) > MAX_TENSOR:
+    if largest_tensor(call, dims) > MAX_TENSOR or not fits_beside(context.target, dims):
         return None
     arguments = {key: fit_argument(value, dims) for key, value in call.arguments.items()}
     cotangents = {key: fit_argument(value, dims) for key, value in call.cotangents.items()}
