@@ -74,7 +74,7 @@ def _find_blockers(
             yield find_launch_blocker(kernel, node)
         constants, compiled = observed.constants.get(kernel, ()), observed.compiled.get(kernel, set())
         yield from find_constant_blockers(kernel, node, constants, compiled)
-    has_empty_dims = any(dim.clamp(dim.low) == 0 for dim in target.sizes)
+    has_empty_dims = any(dim.least == 0 for dim in target.sizes)
     yield from find_counted_blockers(observed.counted, observed.happened, has_empty_dims=has_empty_dims)
     yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from fuzz.errors import TargetError
 
@@ -75,10 +75,14 @@ class Size(Expression):
     def name(self) -> str:
         return self.text
 
+    @cached_property
+    def least(self) -> int:
+        """The least allowed size."""
+        return -(-self.low // self.multiple) * self.multiple
+
     def clamp(self, value: int) -> int:
         """The allowed size nearest to value, downwards where there is a choice."""
-        lowest = -(-self.low // self.multiple) * self.multiple
-        return max(lowest, min(value, self.high) // self.multiple * self.multiple)
+        return max(self.least, min(value, self.high) // self.multiple * self.multiple)
 
 
 def _text(value: Expression | int) -> str:

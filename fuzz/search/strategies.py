@@ -155,7 +155,7 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
     budget = pick(draw, budgets)
     order = list(target.sizes)
     first = draw(len(order)) if order else 0
-    dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
+    dims: dict[str, int] = {dim.name: dim.least for dim in order}
     if order and budget == LONG:
         return draw_long(draw, target, dims, order[first])
     room = with_room(target, dims, budget)
@@ -176,7 +176,7 @@ def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> d
     three sizes."""
     for dim in target.sizes:
         dims[dim.name] = dim.clamp(first_size(dim) + draw(3) * dim.multiple)
-    most = largest_within(target, dims, long, with_room(target, {**dims, long.name: long.clamp(long.low)}, MAX_LONG))
+    most = largest_within(target, dims, long, with_room(target, {**dims, long.name: long.least}, MAX_LONG))
     least = first_size(long)
     power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), least.bit_length() - 1)
     sizes = (most, power + (draw(3) - 1) * long.multiple, max(power, least) + draw(power))
@@ -191,7 +191,7 @@ def is_plain(dim: Size) -> bool:
 
 def first_size(dim: Size) -> int:
     """The least size of a dim that is not 0."""
-    return dim.clamp(dim.low) or dim.multiple
+    return dim.least or dim.multiple
 
 
 def with_room(target: Target, dims: Mapping[str, int], budget: int) -> int:
@@ -217,7 +217,7 @@ def largest_within(target: Target, dims: Mapping[str, int], dim: Size, budget: i
     most = min(most, largest_beside(target, dims, dim))
     if count_elements(arguments, {**dims, dim.name: most}) <= budget:
         return most
-    least = dim.clamp(dim.low)
+    least = dim.least
     fewest, more = (count_elements(arguments, {**dims, dim.name: size}) for size in (least, least + dim.multiple))
     return min(most, dim.clamp(least + (budget - fewest) // max(more - fewest, 1) * dim.multiple))
 
@@ -239,7 +239,7 @@ def fits_beside(target: Target, dims: Mapping[str, int]) -> bool:
 
 def room_beside(dim: Size, other: Size) -> int:
     """The elements that a result of these two dims may have."""
-    return max(MAX_UNEVEN, ROOM**2 * dim.clamp(dim.low) * other.clamp(other.low))
+    return max(MAX_UNEVEN, ROOM**2 * dim.least * other.least)
 
 
 def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:
@@ -255,7 +255,7 @@ def largest_counted(shapes: Sequence[Shape], dims: Mapping[str, int], dim: Size,
     def elements(size: int) -> int:
         return count_elements(shapes, {**dims, dim.name: size})
 
-    sizes = range(dim.clamp(dim.low), dim.high + 1, dim.multiple)
+    sizes = range(dim.least, dim.high + 1, dim.multiple)
     if not shapes or elements(sizes[-1]) <= budget:
         return sizes[-1]
     return sizes[max(bisect_right(sizes, budget, key=elements), 1) - 1]
@@ -281,7 +281,7 @@ def draw_size(draw: Draw, dim: Size, most: int, extreme: Callable[[], int] | Non
     if kind == 0:
         return dim.clamp(extreme() if extreme else most)
     if kind == 1:
-        return dim.clamp(dim.low)
+        return dim.least
     if kind < 45:
         return dim.clamp(min(most, first_size(dim) + draw(6) * dim.multiple))
     if not is_plain(dim):

@@ -36,7 +36,7 @@ def check_declaration(target: Target) -> None:
         value.optional for value in target.tensors.values()
     ):
         raise TargetError(f"{where}: one of its tensors at least, and each cotangent, is never None")
-    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    least = {dim.name: dim.least for dim in target.sizes}
     for key, tensor_argument in (*target.tensors.items(), *target.cotangents.items()):
         if not tensor_argument.dtypes:
             raise TargetError(f"{where}: argument {key!r} has no dtypes, nor has the target")

@@ -166,14 +166,14 @@ def _find_dims(target: Target, given: Given, shaped: Sequence[tuple[list[Shape],
     for dim in target.sizes:
         if dim.name not in known:
             known |= _solve(dim, pairs, known)
-    return {dim.name: known.get(dim.name, dim.clamp(dim.low)) for dim in target.sizes}
+    return {dim.name: known.get(dim.name, dim.least) for dim in target.sizes}
 
 
 def _solve(dim: Size, pairs: Sequence[tuple[str, int]], known: Mapping[str, int]) -> dict[str, int]:
     """The first size of a dim that gives an expression over it and known dims its value; nothing without one."""
     for text, wanted in pairs:
         if set(names(text)) - known.keys() == {dim.name}:
-            for size in range(dim.clamp(dim.low), dim.high + 1, dim.multiple)[:MAX_SEARCHED]:
+            for size in range(dim.least, dim.high + 1, dim.multiple)[:MAX_SEARCHED]:
                 if evaluate(text, {**known, dim.name: size}) == wanted:
                     return {dim.name: size}
     return {}

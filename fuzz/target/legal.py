@@ -31,8 +31,8 @@ def legal_split(split: Split | None, target: Target) -> Split | None:
     count = -(-max(split.before + split.length + split.after, least) // rows.multiple) * rows.multiple
     others = max(min(count, rows.clamp(rows.high)), least) - split.length
     before = min(split.before, others)
-    fitted = replace(split, before=before, after=others - before)
-    return split if fitted == split else fitted
+    fits = (split.before, split.after) == (before, others - before)
+    return split if fits else replace(split, before=before, after=others - before)
 
 
 def make_call_legal(call: Call, target: Target) -> Call:

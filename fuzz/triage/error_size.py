@@ -40,7 +40,7 @@ class LargerError:
 
     def _find_size(self, case: Case, dim: Size) -> float | None:
         """The same for one step of a size, by halving the range in which the error jumps."""
-        low, high = dim.clamp(dim.low), case.last.dims[dim.name]
+        low, high = dim.least, case.last.dims[dim.name]
         small, large = self._measure(with_size(self.target, dim.name, (low,), case)), self.finding
         while small and is_far_larger(small, large) and high > SMALL_SIZES:
             size = dim.clamp((low + high) // 2)

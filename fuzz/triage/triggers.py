@@ -192,7 +192,7 @@ def _size_triggers(
 
 
 def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
-    own, lowest = max(_sizes_of(least, target, dim.name)), dim.clamp(dim.low)
+    own, lowest = max(_sizes_of(least, target, dim.name)), dim.least
     powers = (1 << power for power in range(MAX_SIZE.bit_length()))
     sizes = {lowest, dim.clamp(own - 1), *(power for power in powers if dim.clamp(power) == power)}
     fits = sorted(sizes - {own})

@@ -274,7 +274,7 @@ def test_sizes_are_those_of_their_dim_in_whatever_order_a_case_lists_them() -> N
 def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() -> None:
     """msda has nine dims: two queries of one place each have 16 elements, one query of two places has 15."""
     target = load("msda")
-    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    least = {dim.name: dim.least for dim in target.sizes}
     case = resize(RandomEngine(target, 0).case(0), target, 0, {**least, "Q": 2})
     proposed = list(combinations_of_small_dims(case, target))
     assert {**least, "P": 2} in [made.last.dims for made in proposed if made.elements() < case.elements()]

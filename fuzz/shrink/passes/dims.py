@@ -158,7 +158,7 @@ def _small_sizes(target: Target, dims: Mapping[str, int], count: int) -> list[li
     # In the order of the case: an entry may list its dims in another one than the target does now.
     for name in dims:
         dim = sizes[name]
-        least = dim.clamp(dim.low)
+        least = dim.least
         # Beyond the case's own size too: one dim may grow where another shrinks more.
         most = dim.clamp(least + (count - 1) * dim.multiple)
         ranges.append([*range(least, most + 1, dim.multiple), *([dims[dim.name]] if dims[dim.name] > most else [])])
@@ -170,7 +170,7 @@ def candidate_sizes(size: int, dim: Size, by_powers: bool) -> list[int]:
 
     What depends on how much of a block is left over shows again one block further down.
     """
-    distance = size - dim.clamp(dim.low)
+    distance = size - dim.least
     steps = {distance >> halvings for halvings in range(distance.bit_length())}
     if by_powers:
         steps |= {1 << power for power in range(distance.bit_length())}
