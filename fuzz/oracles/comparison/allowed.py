@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 
 from fuzz.model.dtypes import DType
-from fuzz.oracles.comparison.elements import error_bounds, overflows
+from fuzz.oracles.comparison.elements import allowed_nonfinite, error_bounds
 from fuzz.reference.envelope import Expected, Precision
 from fuzz.target.contract import Contract
 
@@ -41,28 +40,15 @@ def allowed_values(expected: Expected, kind: DType, precision: Precision, contra
 def _allowed_floats(expected: Expected, kind: DType, precision: Precision, contract: Contract) -> AllowedValues:
     due, slack, bound = error_bounds(expected, kind, precision, contract)
     exact = expected.value
-    may, must = overflows(exact, slack, kind)
+    allowed = allowed_nonfinite(exact, slack, kind)
     # At the limit itself the largest finite number is within the bound.
-    must = must & (exact.abs() - kind.largest > bound)
+    must = allowed.must_overflow & (exact.abs() - kind.largest > bound)
     # What is rounded to an infinity, and need not be one, is compared with no finite output.
     bound = torch.where(torch.isfinite(exact) & torch.isinf(due) & ~must, math.inf, bound)
     due = torch.where(must, torch.sign(exact) * math.inf, due)
-    special = ((may & ~must) | ~torch.isfinite(exact)).reshape(-1).nonzero().flatten()
-    values, slacks = (one.reshape(-1)[special].tolist() for one in (exact, slack))
-    others = {
-        index: tuple(_infinities(*one))
-        for index, one in zip(special.tolist(), zip(values, slacks, strict=True), strict=True)
-    }
-    return AllowedValues(due.reshape(-1).tolist(), bound.reshape(-1).tolist(), others)
-
-
-def _infinities(value: float, slack: float) -> Iterator[float]:
-    """What an element may be besides a value that may overflow, or is not finite itself."""
-    if math.isinf(value):
-        yield math.nan
-        return
-    # NaN is neither.
-    if not value < -slack:
-        yield math.inf
-    if not value > slack:
-        yield -math.inf
+    others: dict[int, tuple[float, ...]] = {}
+    for number, where in ((math.inf, allowed.positive), (-math.inf, allowed.negative), (math.nan, allowed.nan)):
+        is_due = torch.isnan(due) if math.isnan(number) else due == number
+        for index in (where & ~is_due).reshape(-1).nonzero().flatten().tolist():
+            others[index] = (*others.get(index, ()), number)
+    return AllowedValues(due.reshape(-1).tolist(), bound.reshape(-1).tolist(), dict(sorted(others.items())))

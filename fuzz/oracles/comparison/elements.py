@@ -6,6 +6,7 @@ smallest subnormal that the backend keeps. Nothing depends on shape: outputs of 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -150,19 +151,33 @@ def rounded(value: torch.Tensor, kind: DType) -> torch.Tensor:
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:
     """Where exactly one side is finite: overflow is judged by whether the exact value, rounded, may overflow."""
-    may_overflow, must_overflow = overflows(value, slack, kind)
-    right_side = (torch.sign(out) == torch.sign(value)) | (value.abs() <= slack)
-    allowed_inf = torch.isinf(out) & may_overflow & right_side
-    unexpected = ~torch.isfinite(out) & torch.isfinite(value) & ~allowed_inf
-    missing = torch.isfinite(out) & (must_overflow | ~torch.isfinite(value))
-    other_inf = torch.isinf(out) & torch.isinf(value) & (torch.sign(out) != torch.sign(value))
-    return unexpected | missing | other_inf
+    allowed = allowed_nonfinite(value, slack, kind)
+    unexpected = [(out == math.inf) & ~allowed.positive, (out == -math.inf) & ~allowed.negative]
+    missing = torch.isfinite(out) & (allowed.must_overflow | ~torch.isfinite(value))
+    return unexpected[0] | unexpected[1] | torch.isnan(out) & ~allowed.nan | missing
 
 
-def overflows(value: torch.Tensor, slack: torch.Tensor, kind: DType) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where a value that is due may become infinite in a format, rounded, and where a finite one must."""
-    limit = overflow_threshold(kind)
-    return value.abs() + slack >= limit, (value.abs() - slack >= limit) & torch.isfinite(value)
+@dataclass(frozen=True)
+class AllowedNonfinite:
+    """Element by element, whether an output may be an infinity of either sign, or NaN; and whether what is due is
+    finite, and must become infinite."""
+
+    positive: torch.Tensor
+    negative: torch.Tensor
+    nan: torch.Tensor
+    must_overflow: torch.Tensor
+
+
+def allowed_nonfinite(value: torch.Tensor, slack: torch.Tensor, kind: DType) -> AllowedNonfinite:
+    """What an output in a format may be besides finite numbers, where these values are due, rounded.
+
+    Where NaN is due, anything that is not finite is allowed; where an infinity is, NaN as well.
+    """
+    finite, limit = torch.isfinite(value), overflow_threshold(kind)
+    may_overflow = value.abs() + slack >= limit
+    positive = torch.where(finite, may_overflow & (value >= -slack), value != -math.inf)
+    negative = torch.where(finite, may_overflow & (value <= slack), value != math.inf)
+    return AllowedNonfinite(positive, negative, ~finite, (value.abs() - slack >= limit) & finite)
 
 
 def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[str]:
