@@ -8,10 +8,8 @@ last element.
 
 from __future__ import annotations
 
-import gc
 import mmap
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,8 +27,6 @@ GUARD = 64
 """Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""
 TORCH_DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in POISON}
 DTYPE_NAMES: Mapping[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
-Place = tuple[int, torch.Size, tuple[int, ...]]
-"""The offset, shape and strides of a tensor in its memory."""
 WORD_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -234,36 +230,6 @@ def address_range(tensor: torch.Tensor) -> tuple[int, int]:
     """The first address of a tensor's elements and the one behind the last; it must have elements."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
-
-
-def is_strided(tensor: torch.Tensor) -> bool:
-    """Whether strides say where a tensor's elements are: it is neither sparse nor nested, and has values."""
-    return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
-
-
-def place_of(tensor: torch.Tensor) -> Place:
-    """The offset, shape and strides of a tensor in its memory."""
-    return int(tensor.storage_offset()), tensor.shape, tensor.stride()
-
-
-def move_tensors(memory: torch.UntypedStorage, new: torch.UntypedStorage) -> None:
-    """Gives all tensors in this memory their places in other memory, as they have where torch itself resizes it."""
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor):  # Other classes may compute what they say that they are.
-            # A wrapper of a transformation has no storage of its own.
-            with torch._C.DisableTorchFunctionSubclass(), suppress(NotImplementedError, RuntimeError):
-                if is_strided(thing) and is_same_memory(thing.untyped_storage(), memory):
-                    thing.set_(new, *place_of(thing))
-
-
-def bytes_in(memory: torch.UntypedStorage) -> torch.Tensor:
-    """All bytes of memory, as a flat tensor."""
-    return torch.empty(0, dtype=torch.uint8, device=memory.device).set_(memory)
-
-
-def is_same_memory(memory: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
-    """Whether two objects are of one storage."""
-    return bool(memory._cdata == other._cdata)
 
 
 def fill_poison(tensor: torch.Tensor) -> None:

@@ -17,20 +17,7 @@ import torch
 
 from fuzz.backends.base import OperationHook
 from fuzz.backends.dispatch_mode import DispatchMode
-from fuzz.backends.guarded_memory import (
-    DTYPE_NAMES,
-    GUARD,
-    WORD_DTYPES,
-    Place,
-    as_words,
-    bytes_in,
-    fill_poison,
-    is_same_memory,
-    is_strided,
-    move_tensors,
-    place_of,
-    signed_poison,
-)
+from fuzz.backends.guarded_memory import DTYPE_NAMES, GUARD, WORD_DTYPES, as_words, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
 from fuzz.backends.triton_host.patching import Patch
 from fuzz.model.outcome import Access
@@ -56,8 +43,6 @@ FILLED_OPS = {
     aten.new_full.default,
 }
 RESIZE_OPS = {aten.resize_.default, aten.resize_as_.default}
-NOT_RESIZABLE = "Trying to resize storage that is not resizable"
-"""What torch says of a tensor that does not own all of its memory, as one between guards."""
 HOST_READS = ("tolist", "numpy")
 """Methods by which Python reads a tensor's values past torch's dispatcher, so that no mode sees it."""
 KEPT_BYTES = 1 << 26
@@ -83,14 +68,12 @@ def fill_without_poison(value: float = PLAIN_FILL) -> Iterator[None]:
 class Allocation:
     """A tensor with guards: `length` elements from `start` on in `base`, the rest of which are guards.
 
-    `memory` is the storage of those elements. `filled` has the values that it was filled with, in the order of memory;
-    None where that was poison.
+    `filled` has the values that it was filled with, in the order of memory; None where that was poison.
     """
 
     base: torch.Tensor
     start: int
     length: int
-    memory: torch.UntypedStorage
     filled: torch.Tensor | None = None
 
     def is_suspect(self) -> torch.Tensor | None:
@@ -146,6 +129,11 @@ def copies_to_host(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tenso
     return any(one.is_cpu for one in results) and not all(one.is_cpu for one in inputs)
 
 
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether strides say where a tensor's elements are: it is neither sparse nor nested, and has values."""
+    return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
+
+
 class OperationObserver(DispatchMode):
     """While active, calls `on_operation` after every operation of torch."""
 
@@ -184,8 +172,10 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
 
     def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         launched = 0 if self.launches is None else len(self.launches)
+        if func in RESIZE_OPS:
+            return self._resize(func, args, kwargs)
+        plain = super().execute(func, args, kwargs)
         traits = find_traits(func)
-        plain = (self._resize if traits.may_resize else super().execute)(func, args, kwargs)
         if traits.is_view:
             return plain
         result = plain
@@ -197,6 +187,15 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
             self.has_computed = True
         if result is plain and self.operations is not None:
             self._note(TorchOperation(func, args, kwargs, plain, launched))
+        return result
+
+    def _resize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A resized tensor, of which what is new is filled as memory that nobody has written."""
+        self.has_computed, self.operations = True, None
+        before = args[0].untyped_storage().nbytes() if is_strided(args[0]) else 0
+        result = super().execute(func, args, kwargs)
+        if is_strided(result) and result.dtype in DTYPE_NAMES and may_be_filled(result):
+            fill_gaps(result, before)
         return result
 
     def _note(self, operation: TorchOperation) -> None:
@@ -227,6 +226,9 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         return read_noticed
 
     def _guard(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
+        if is_strided(plain) and not plain.untyped_storage().nbytes():
+            # There is nothing to guard, and torch resizes no memory that has guards: a workspace may begin like this.
+            return plain
         if plain.dtype not in DTYPE_NAMES or plain.dtype is torch.bool or plain.is_meta or not _is_dense(plain):
             if filled is None and plain.dtype in DTYPE_NAMES and is_strided(plain) and may_be_filled(plain):
                 fill_gaps(plain)
@@ -239,76 +241,19 @@ class LauncherAllocations(OperationObserver):  # type: ignore[no-untyped-call]
             view.copy_(filled)
         elif (value := _fill.get()) is not None:
             view.fill_(value)
-        self.guarded.append(Allocation(base, start, plain.numel(), view.untyped_storage(), filled))
+        self.guarded.append(Allocation(base, start, plain.numel(), filled))
         return view
-
-    def _resize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of an operation that may resize what it writes, which then has guards in its new place."""
-        tensors = tensors_in(list(written_tensors(func._schema, args, kwargs)))
-        written = [WrittenTensor.of(one) for one in tensors if is_strided(one)]
-        try:
-            result = super().execute(func, args, kwargs)
-        except RuntimeError as error:
-            guarded = [one for one in written if self._is_guarded(one.memory)]
-            if NOT_RESIZABLE not in str(error) or not guarded:
-                raise
-            for one in written:
-                one.restore()
-            for one in guarded:
-                move_tensors(one.memory, bytes_in(one.memory).clone().untyped_storage())
-            result = super().execute(func, args, kwargs)
-        for one in written:
-            if one.has_new_memory():
-                # An operation has written all of its `out=`; of what only grows nobody has written what is new.
-                self._guard_resized(one.tensor, one.length if func in RESIZE_OPS else None)
-                self.operations = None
-        return result
-
-    def _is_guarded(self, memory: torch.UntypedStorage) -> bool:
-        return any(is_same_memory(memory, allocation.memory) for allocation in self.guarded)
-
-    def _guard_resized(self, tensor: torch.Tensor, kept: int | None) -> None:
-        """Puts the memory of a tensor, of which `kept` bytes or all hold something, between guards."""
-        memory = tensor.untyped_storage()
-        length = -(-memory.nbytes() // tensor.element_size())
-        new = self._guard(torch.empty(length, dtype=tensor.dtype, device=tensor.device), None).untyped_storage()
-        bytes_in(new)[: memory.nbytes()][:kept].copy_(bytes_in(memory)[:kept])
-        move_tensors(memory, new)
 
     def outside_writes(self, names: Mapping[int, str]) -> list[Access]:
         """Accesses that wrote over the guards of any allocation; `names` are names of outputs by data pointer."""
         return [access for allocation in self.guarded for access in allocation.outside_writes(names)]
 
 
-@dataclass(frozen=True)
-class WrittenTensor:
-    """A tensor that an operation is about to write, with its memory, how many bytes that has and where, and its place
-    in there: offset, shape and strides."""
-
-    tensor: torch.Tensor
-    memory: torch.UntypedStorage
-    length: int
-    address: int
-    place: Place
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> WrittenTensor:
-        memory = tensor.untyped_storage()
-        return cls(tensor, memory, memory.nbytes(), memory.data_ptr(), place_of(tensor))
-
-    def has_new_memory(self) -> bool:
-        """Whether the tensor's memory has moved or grown."""
-        memory = self.tensor.untyped_storage()
-        return (memory.nbytes(), memory.data_ptr()) != (self.length, self.address)
-
-    def restore(self) -> None:
-        """Gives the tensor back its place: torch sets a new shape before it finds that the memory cannot grow."""
-        self.tensor.set_(self.memory, *self.place)
-
-
-def fill_gaps(tensor: torch.Tensor) -> None:
-    """Fills a new tensor and the gaps between its elements, around which there are no guards."""
-    whole = torch.as_strided(tensor, (tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
+def fill_gaps(tensor: torch.Tensor, before: int = 0) -> None:
+    """Fills a tensor and the gaps between its elements, around which there are no guards, but for its memory's first
+    bytes, which were there `before`."""
+    length, size = tensor.untyped_storage().nbytes() // tensor.element_size(), tensor.element_size()
+    whole = torch.as_strided(tensor, (length,), (1,), 0)[-(-before // size) :]
     if (value := _fill.get()) is None:
         fill_poison(whole)
     else:
@@ -341,14 +286,13 @@ def leaves(value: Any) -> Iterator[Any]:
 
 class OperationTraits(NamedTuple):
     """What an operation of torch does to memory: its result is not initialised, or filled, or a view of an argument; it
-    may resize a tensor that it is given, or change nothing of it but where its elements are."""
+    may change nothing of a tensor but where its elements are."""
 
     operation: Any
     is_uninitialised: bool
     is_filled: bool
     is_view: bool
     is_mutable: bool
-    may_resize: bool
     only_moves: bool
 
 
@@ -364,15 +308,9 @@ def find_traits(func: Any) -> OperationTraits:
         is_view = bool(schema.returns) and all(
             value.alias_info is not None and not value.alias_info.is_write for value in schema.returns
         )
-        outs = [one for one in schema.arguments if one.kwarg_only and one.alias_info and one.alias_info.is_write]
+        only_moves = torch.Tag.inplace_view in func.tags
         traits = OperationTraits(
-            func,
-            func in UNINITIALISED_OPS,
-            func in FILLED_OPS,
-            is_view,
-            schema.is_mutable,
-            may_resize=func in RESIZE_OPS or bool(outs),
-            only_moves=torch.Tag.inplace_view in func.tags,
+            func, func in UNINITIALISED_OPS, func in FILLED_OPS, is_view, schema.is_mutable, only_moves
         )
         _traits[id(func)] = traits
     return traits

@@ -68,7 +68,7 @@ def reads_grown_scratch_too_early(x: torch.Tensor) -> Outputs:
 
 
 def stores_beyond_grown_scratch(x: torch.Tensor) -> Outputs:
-    double[(4,)](x, torch.empty(8).resize_(15), 16, 4, B=4)
+    double[(4,)](x, torch.empty(0).resize_(15), 16, 4, B=4)
     return {"y": x * 2}
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz.backends.guarded_memory import is_same_memory, is_strided
 from fuzz.backends.launcher_allocations import (
     RESIZE_OPS,
     OperationObserver,
     find_traits,
+    is_strided,
     may_be_filled,
     written_tensors,
 )
@@ -65,7 +65,8 @@ class ShadowedAllocation:
 
 class ShadowMemory:
     """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
-    that what they allocate has been filled with this very poison (backends/poison.py) before."""
+    that what they allocate, or add to a resized tensor, has been filled with this very poison (backends/poison.py)
+    before."""
 
     def __init__(self, filled: bool = False) -> None:
         self.allocations: list[ShadowedAllocation] = []
@@ -183,7 +184,7 @@ class ShadowObserver(OperationObserver):  # type: ignore[no-untyped-call]
 
 def is_in(tensor: torch.Tensor, memory: torch.UntypedStorage) -> bool:
     """Whether a tensor has its elements in this memory."""
-    return is_same_memory(tensor.untyped_storage(), memory)
+    return bool(tensor.untyped_storage()._cdata == memory._cdata)
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
