@@ -243,10 +243,11 @@ def room_beside(dim: Size, other: Size) -> int:
 
 
 def largest_alone(target: Target, dims: Mapping[str, int], dim: Size) -> int:
-    """The largest size of a dim where the others have their least ones; less where tensors have the dim twice."""
+    """The largest size of a dim where the others have their least ones; less where tensors have the dim twice, or where
+    results may have it beside another one."""
     shapes = target.argument_shapes + target.cotangent_shapes
     budget = max(MAX_UNEVEN, ROOM**2 * count_elements(shapes, dims))
-    return largest_counted(uneven_shapes(shapes, dim.name), dims, dim, budget)
+    return min(largest_counted(uneven_shapes(shapes, dim.name), dims, dim, budget), largest_beside(target, dims, dim))
 
 
 def largest_counted(shapes: Sequence[Shape], dims: Mapping[str, int], dim: Size, budget: int) -> int:

@@ -103,6 +103,11 @@ def test_an_output_of_two_dims_that_no_argument_has_together_is_not_huge(budgets
     assert (max(dims["A"] for dims in seen), max(dims["B"] for dims in seen)) == (65536, 65536)
 
 
+def test_an_output_is_not_huge_where_one_of_its_dims_begins_high() -> None:
+    seen = drawn(made(x=tensor(A), y=tensor(size("H", 128, 65536, multiple_of=128))))
+    assert 1 << 16 < max(dims["A"] * dims["H"] for dims in seen) <= 1 << 20
+
+
 def test_dims_apart_move_where_their_least_sizes_take_all_room() -> None:
     C, D = size("C", 2048, 8192), size("D", 2048, 8192)
     seen = drawn(made(x=tensor(C), y=tensor(D)))
