@@ -162,8 +162,8 @@ def variant_source(target: Target, planted_bug: PlantedBug | None) -> str:
 
 def _variant(target: Target, planted_bug: PlantedBug) -> ModuleType:
     # Each target of a file may have a planted bug of one name.
-    own = f"{target.name}__{planted_bug.name}"
-    name = f"{target.launcher.__module__}__{own}"
+    own = f"{target.name}-{planted_bug.name}"
+    name = f"{target.launcher.__module__}-{own}"
     with LOADING:
         if name in sys.modules:
             return sys.modules[name]

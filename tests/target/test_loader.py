@@ -156,6 +156,15 @@ def test_planted_bugs_of_one_name_are_each_of_its_own_target(tmp_path: Path) -> 
     assert (launchers["double"](8), launchers["triple"](8)) == ({"y": 6}, {"y": 4})
 
 
+def test_names_of_targets_and_planted_bugs_that_join_to_one_are_told_apart(tmp_path: Path) -> None:
+    plant = '{0}.planted("{1}", oracle="accuracy", outputs=("y",), change=("{2}", "{3}"))\n'
+    text = TWO.replace("triple", "double__fast") + plant.format("double", "fast__wrong", "x * FACTOR", "x - FACTOR")
+    path = write(tmp_path, text + plant.format("double__fast", "wrong", "x * 3", "x / 2"))
+    wrong = [("double", "fast__wrong"), ("double__fast", "wrong")]
+    launchers = [load_planted(load(f"{path}:{name}"), bug)[1] for name, bug in wrong]
+    assert [launcher(8) for launcher in launchers] == [{"y": 6}, {"y": 4}]
+
+
 @pytest.mark.parametrize("text", ["nowhere", "x"])
 def test_a_change_that_stands_not_exactly_once_is_refused(tmp_path: Path, text: str) -> None:
     target = load(str(write(tmp_path, TEXT)))
