@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 from commands import Done, fuzz
-from processes import has_ended, heeding_ctrl_c
-from programs import run_programs
+from processes import has_ended
+from programs import ForkedProgram, run_program, run_programs, start_program
 
 from fuzz import __version__, corpus
 from fuzz.errors import InternalError
@@ -46,8 +46,7 @@ def wrong(x):
 
 def command(*arguments: object, cwd: Path | None = None) -> Done:
     """The command in a process of its own."""
-    line = [str(FUZZ), *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=300, cwd=cwd)
+    done = run_program("-m", "fuzz", *map(str, arguments), cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -99,8 +98,9 @@ def test_a_run_loads_its_target_once_where_its_process_may_be_forked(
 ) -> None:
     log, file = tmp_path / "loads", tmp_path / "own.py"
     file.write_text(f"import os\nwith open({str(log)!r}, 'a') as log:\n    log.write(f'{{os.getpid()}} ')\n{more}{OWN}")
-    done = command("run", file, "--cases", 3, "--seconds", 60, "--backend", "cpu", "--corpus", tmp_path / "corpus")
-    assert done.code == 0, done.err
+    line = [FUZZ, "run", file, "--cases", "3", "--seconds", "60", "--backend", "cpu", "--corpus", tmp_path / "corpus"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     processes = log.read_text().split()
     assert len(processes) == loads if loads else len(set(processes)) == len(processes) > 2
 
@@ -190,24 +190,22 @@ def test_a_run_ends_after_max_findings(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_time_ends_before_its_first_case_has_tested_nothing(tmp_path: Path) -> None:
-    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "0.001", "--corpus", str(tmp_path), "--json"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stdout == "" and "before the first case had run" in done.stderr
+    done = command("run", "gelu_bw", "--seconds", "0.001", "--corpus", tmp_path, "--json")
+    assert done.code == 2 and done.out == "" and "before the first case had run" in done.err
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     own = tmp_path / "fuzz_own.py"
     own.write_text(OWN)
-    line = [str(FUZZ), "run", str(own), "--planted", "wrong", "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
-    with subprocess.Popen(heeding_ctrl_c(*line), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 300
-        while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
-            time.sleep(0.1)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=240)
-    assert process.returncode == 1 and "Traceback" not in err
-    value = json.loads(out)
+    line = ["run", str(own), "--planted", "wrong", "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
+    process = start_program("-m", "fuzz", *line, folder=tmp_path)
+    until = time.monotonic() + 300
+    while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(240) == 1 and "Traceback" not in process.printed("stderr")
+    value = json.loads(process.printed("stdout"))
     assert value["interrupted"] and Path(value["findings"][0]["path"]).is_file()
 
 
@@ -509,11 +507,12 @@ def test_what_a_target_prints_does_not_disturb_the_json(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def slow_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "1000", "--corpus", str(tmp_path)]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        yield process
-        process.kill()
+def slow_run(tmp_path: Path) -> Iterator[ForkedProgram]:
+    line = ["run", "gelu_bw", "--seconds", "1000", "--corpus", str(tmp_path)]
+    process = start_program("-m", "fuzz", *line, folder=tmp_path)
+    yield process
+    process.process.kill()
+    process.wait(60)
 
 
 def children(pid: int) -> list[int]:
@@ -528,12 +527,11 @@ def children(pid: int) -> list[int]:
     return [child for child, parent in parents.items() if parent == pid or parent in direct]
 
 
-def test_a_run_that_is_killed_leaves_no_process_behind(slow_run: subprocess.Popen[str]) -> None:
-    assert slow_run.stderr
-    assert slow_run.stderr.readline().startswith("seed 0")
+def test_a_run_that_is_killed_leaves_no_process_behind(slow_run: ForkedProgram) -> None:
+    assert slow_run.first_line("stderr").startswith("seed 0")
     until = time.monotonic() + 240
     while len(family := children(slow_run.pid)) < 2 and time.monotonic() < until:
         time.sleep(0.1)
-    slow_run.kill()
-    slow_run.wait()
+    slow_run.send_signal(signal.SIGKILL)
+    slow_run.wait(60)
     assert len(family) >= 2 and all(has_ended(pid) for pid in family)

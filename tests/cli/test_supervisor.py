@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -12,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import has_ended, heeding_ctrl_c
+from processes import has_ended
+from programs import ForkedProgram, run_program, start_program
 
 from fuzz.cli.supervisor import NO_CODE, Note
 from fuzz.target_code import FILE
@@ -37,7 +37,11 @@ def double(x):
 
 
 def run_fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([FUZZ, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    return run_program("-m", "fuzz", *arguments, cwd=folder)
+
+
+def start_fuzz(folder: Path, *arguments: str) -> ForkedProgram:
+    return start_program("-m", "fuzz", *arguments, cwd=folder, folder=folder)
 
 
 @pytest.mark.parametrize(("statement", "how"), ENDINGS.items())
@@ -58,15 +62,15 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
     )
     # Python raises KeyboardInterrupt between instructions: a signal as a long sleep begins would wait for its end.
     (tmp_path / "mine.py").write_text(f"{program}while True:\n    time.sleep(0.1)\n")
-    with subprocess.Popen(heeding_ctrl_c(FUZZ, "drift", "mine.py"), cwd=tmp_path, stderr=subprocess.PIPE) as running:
-        while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text().endswith(" "):
-            assert running.poll() is None
-            time.sleep(0.01)
-        pids = [int(pid) for pid in (tmp_path / "left").read_text().split()]
-        assert children(running.pid) == pids[:1]
-        # Others know the command by the number of its first process.
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130
+    running = start_fuzz(tmp_path, "drift", "mine.py")
+    while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text().endswith(" "):
+        assert running.poll() is None
+        time.sleep(0.01)
+    pids = [int(pid) for pid in (tmp_path / "left").read_text().split()]
+    assert children(running.pid) == pids[:1]
+    # Others know the command by the number of its first process.
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130
     assert all(has_ended(pid) for pid in pids)
 
 
@@ -92,12 +96,12 @@ def test_an_interrupt_as_a_command_ends_changes_nothing(tmp_path: Path) -> None:
 def test_a_command_ends_with_its_supervisor_and_as_others_end_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os, time\nopen(str(os.getpid()), 'w')\ntime.sleep(600)\n")
     for number in (signal.SIGKILL, signal.SIGTERM):
-        with subprocess.Popen([FUZZ, "drift", "mine.py"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
-            while not (names := [path.name for path in tmp_path.glob("[0-9]*")]):
-                assert running.poll() is None
-                time.sleep(0.01)
-            os.kill(running.pid, number)
-            assert running.wait(60) == -number or number == signal.SIGTERM
+        running = start_fuzz(tmp_path, "drift", "mine.py")
+        while not (names := [path.name for path in tmp_path.glob("[0-9]*")]):
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(number)
+        assert running.wait(60) == -number or number == signal.SIGTERM
         assert has_ended(int(names[0]))
         (tmp_path / names[0]).unlink()
 
@@ -121,21 +125,19 @@ runpy.run_module("fuzz", run_name="__main__")
     ("limit", "statement", "said"),
     [
         ("FILE_SECONDS = 0.5", "", "it takes more than 0 s"),
-        ("total_memory = lambda: 0", "taken = bytearray(2 << 30)", "it holds more than 1024 MiB of memory"),
+        ("total_memory = lambda: 0", "taken = bytearray(9 << 27)", "it holds more than 1024 MiB of memory"),
     ],
 )
 def test_a_file_has_limits_of_time_and_memory(tmp_path: Path, limit: str, statement: str, said: str) -> None:
     (tmp_path / "mine.py").write_text(f"from fuzz import target\n{statement}\nwhile True: pass\n")
-    command = [sys.executable, "-c", LIMITED.format(limit=limit)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = run_program("-c", LIMITED.format(limit=limit), cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.endswith(f"{said}\n") and len(done.stderr.splitlines()) == 1
 
 
 def test_what_a_file_leaves_for_the_end_does_not_keep_the_command(tmp_path: Path) -> None:
     left = "atexit.register(time.sleep, 600)\nthreading.Thread(target=time.sleep, args=[600]).start()\n"
     (tmp_path / "mine.py").write_text(f"import atexit, threading, time\nfrom fuzz import target\n{left}")
-    command = [sys.executable, "-c", LIMITED.format(limit="END_SECONDS = 0.5")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = run_program("-c", LIMITED.format(limit="END_SECONDS = 0.5"), cwd=tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 from commands import fuzz
 from judge_stub import make_stub
+from programs import run_program
 
 from fuzz.errors import UsageError
 from fuzz.judge import command
@@ -198,9 +197,7 @@ def test_a_folder_is_judged_and_then_known(tmp_path: Path) -> None:
     solutions = touch(tmp_path / "solutions", "relu.py", text=as_solution(RELU))
     touch(solutions, "relu_1.py", text=as_solution(RELU).replace("torch.relu(x)", "0 * x"))
     arguments = ["judge", "--batch", str(solutions), "--problems", str(problems), "--seconds", "0", "--backend", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fuzz", *arguments, "--workers", "1"], capture_output=True, text=True, timeout=600
-    )
+    done = run_program("-m", "fuzz", *arguments, "--workers", "1")
     lines = done.stdout.splitlines()
     assert done.returncode == 1 and sorted(line.split()[0] for line in lines[:2]) == ["RIGHT", "WRONG"], done.stderr
     assert "2 solutions: 1 RIGHT, 1 WRONG; 2 in" in lines[2] and "a minute" in lines[2]

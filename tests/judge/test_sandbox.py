@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from programs import run_program
 
 PROGRAM = """
 import json, socket, sys
@@ -41,8 +41,7 @@ def run(folder: Path, solution: str, port: int = 9) -> dict[str, object]:
     (folder / "solution.py").write_text(solution)
     (folder / "build").mkdir()
     (folder / "limits.yaml").touch()
-    command = [sys.executable, "-c", PROGRAM, str(port)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = run_program("-c", PROGRAM, str(port), cwd=folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from crashes import crash_outcome
 from processes import has_ended
+from programs import start_program
 
 from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import Died
@@ -141,13 +141,11 @@ with serving("nothing") as (server, worker):
 """
 
 
-def test_killing_the_run_ends_it(root: Path) -> None:
+def test_killing_the_run_ends_it(root: Path, tmp_path: Path) -> None:
     folders = [Path(__file__).parent, root / "tests", root]
-    command = [sys.executable, "-c", COORDINATOR, *map(str, folders)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
-        assert coordinator.stdout
-        pids = list(map(int, coordinator.stdout.readline().split()))
-        coordinator.kill()
+    coordinator = start_program("-c", COORDINATOR, *map(str, folders), folder=tmp_path)
+    pids = list(map(int, coordinator.first_line("stdout").split()))
+    coordinator.send_signal(signal.SIGKILL)
     assert len(pids) == 4 and all(map(has_ended, pids))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from crashes import crash_outcome
 from processes import has_ended
+from programs import start_program
 
 from fuzz.errors import InternalError, TargetError, UsageError
 from fuzz.model.case import Argument, Call, Case
@@ -332,14 +333,13 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("action", ["pid", "hang"])
-def test_killing_the_coordinator_leaves_no_worker_behind(action: str) -> None:
-    command = [sys.executable, "-c", COORDINATOR, action, *map(str, Path(__file__).parents[:2])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
-        assert coordinator.stdout
-        pid = int(coordinator.stdout.readline())
-        time.sleep(0.2)
-        assert resident(pid) > 0
-        coordinator.kill()
+def test_killing_the_coordinator_leaves_no_worker_behind(action: str, tmp_path: Path) -> None:
+    folders = map(str, Path(__file__).parents[:2])
+    coordinator = start_program("-c", COORDINATOR, action, *folders, folder=tmp_path)
+    pid = int(coordinator.first_line("stdout"))
+    time.sleep(0.2)
+    assert resident(pid) > 0
+    coordinator.send_signal(signal.SIGKILL)
     assert has_ended(pid)
 
 

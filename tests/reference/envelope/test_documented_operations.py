@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
+from programs import run_program
 
 from fuzz.reference.envelope.rules.factories import RANDOM
 
@@ -27,7 +26,7 @@ print(*{func.overloadpacket.__name__ for func in RULES})
 
 def operations_with_a_rule() -> list[str]:
     """By the names under which a reference calls them."""
-    names = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True).stdout.split()
+    names = run_program("-c", NAMES).stdout.split()
     return sorted(name for name in {*names} - {*RANDOM.split()} if not INTERNAL.search(name))
 
 
