@@ -80,8 +80,6 @@ HUGE_PAGES = """
 import os
 from multiprocessing import forkserver
 from pathlib import Path
-from fuzz.oracles.examine import load_launcher
-from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.system import HUGE_PAGES_ALLOWED
 from fuzz.worker.worker import Worker
 from fuzz.worker.worker_server import {start}
@@ -135,7 +133,8 @@ assert os.waitpid(forkserver._forkserver._forkserver_pid, 0)[1]
 
 
 def test_a_forked_server_that_fails_says_why() -> None:
-    assert "RuntimeError: the server cannot start" in run_program(FAILING).stderr
+    ended = subprocess.run([sys.executable, "-c", FAILING], capture_output=True, text=True, check=False)
+    assert "RuntimeError: the server cannot start" in ended.stderr
 
 
 @pytest.mark.parametrize("become", ["pass", "open(folder, 'w').close()"], ids=["nothing", "a file"])
