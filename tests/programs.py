@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing import util
@@ -143,7 +142,8 @@ def _execute(command: tuple[str, ...], working_folder: str, variables: dict[str,
             main = sys.modules["__main__"] = ModuleType("__main__")
             exec(compile(text, "<string>", "exec"), main.__dict__)
     except Exception:
-        traceback.print_exc()
+        # A program may have put its own in its place.
+        sys.excepthook(*sys.exc_info())
         sys.exit(1)
     finally:
         atexit._run_exitfuncs()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from programs import run_programs
+from programs import STRICT, run_program, run_programs
 
 from fuzz.errors import FuzzError
 from fuzz.model.case import Argument, Call, Case
@@ -128,5 +127,5 @@ def test_a_script_that_cannot_run_does_not_end_as_one_of_a_wrong_kernel(tmp_path
     text = program(tmp_path, "from helper import scale" + TARGET.format(body="scale(x)"), {"helper.py": HELPER})
     path = tmp_path / "alone.py"
     path.write_text(text.replace("import math\n", "import nowhere_to_be_found\n"))
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    done = run_program("-c", STRICT, str(path))
     assert done.returncode == 2 and "No module named 'nowhere_to_be_found'" in done.stderr
