@@ -31,11 +31,12 @@ FOLDER = Path(__file__).parent
 COMPILE_DISABLE = "TORCH_COMPILE_DISABLE"
 DISABLED_AT_FIRST = os.environ.get(COMPILE_DISABLE)
 LONGEST = (
-    "quality/test_planted.py", "quality/test_causes.py", "judge/test_referee.py", "web/test_browser.py",
-    "cli/test_cli.py", "campaign/test_campaign.py", "campaign/hosts/test_remote_hosts.py", "judge/test_ops.py",
-    "judge/checks/test_judge_history.py", "report/reproducer/test_script_runs.py", "benchmarks/test_self_fuzz.py",
-    "web/test_judge.py", "benchmarks/test_history.py", "benchmarks/test_archaeology.py", "cli/test_supervisor.py",
-    "worker/test_hostile_requests.py", "shrink/test_passes.py", "worker/test_worker.py", "search/test_strategies.py",
+    "quality/test_causes.py", "judge/test_referee.py", "quality/test_planted.py", "cli/test_cli.py",
+    "report/reproducer/test_script_runs.py", "campaign/test_campaign.py", "worker/test_hostile_requests.py",
+    "web/test_browser.py", "test_packaging.py", "shrink/test_passes.py", "test_pytest_plugin.py", "judge/test_ops.py",
+    "benchmarks/test_self_fuzz.py", "cli/test_supervisor.py", "quality/test_quiet_others.py", "worker/test_forking.py",
+    "oracles/test_signatures.py", "oracles/test_verdicts.py", "backends/cpu/runtime/test_activation.py",
+    "worker/test_worker.py", "judge/checks/test_judge_history.py", "drift/test_drift.py",
 )  # fmt: skip
 """The files that take longest as a whole. They run first: at the end, one of them would keep a single worker busy."""
 
