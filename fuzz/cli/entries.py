@@ -16,7 +16,7 @@ from fuzz.model.entry import Entry
 from fuzz.report.entry_text import format_entry, replay_command, script_command, severity_lines, typical_values_text
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, fork_worker_server
-from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, shrink_entry
+from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, save_grade, shrink_entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
 from fuzz.triage.triage import Triage
@@ -68,7 +68,7 @@ def shrink(
     text, loaded = load_target_of(entry, path, target)
     with open_triage(entry, text, loaded, choose_backend(backend)) as triage:
         if grade:
-            return save_grade(path, entry, triage, Budget(seconds=seconds))
+            return grade_in_place(path, entry, triage, Budget(seconds=seconds))
         bug = shrink_entry(entry, triage, Budget(seconds=seconds), graded=not entry.planted)
     if bug is None:
         raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
@@ -80,16 +80,16 @@ def shrink(
     return 0
 
 
-def save_grade(path: Path, entry: Entry, triage: Triage, budget: Budget) -> int:
+def grade_in_place(path: Path, entry: Entry, triage: Triage, budget: Budget) -> int:
     """Grades an entry in its place."""
     try:
-        graded = grade_entry(entry, triage, budget)
+        grade = grade_entry(entry, triage, budget)
     except OutOfTime:
         raise UsageError(f"{path} is not graded: the time ended; --seconds gives it more") from None
-    if graded is None or graded.grade is None:
+    if grade is None:
         raise UsageError(f"{path} does not disagree here, so that there is nothing to grade")
-    corpus.write(path, graded)
-    put(f"{path}: " + "\n  ".join(severity_lines(graded.grade)))
+    save_grade(path, entry, grade)
+    put(f"{path}: " + "\n  ".join(severity_lines(grade)))
     return 0
 
 

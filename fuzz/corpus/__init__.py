@@ -11,6 +11,7 @@ from fuzz.corpus.folder import (
     read_bytes,
     save_entry,
     save_in_folder,
+    update,
     write,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "read_bytes",
     "save_entry",
     "save_in_folder",
+    "update",
     "write",
 ]

@@ -6,7 +6,7 @@ import fcntl
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -173,9 +173,17 @@ def mark(path: Path, status: str, why: str) -> Entry:
     """Changes an entry's status, with the reason. Of a link, the entry that it leads to."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
+    return update(path, lambda entry: replace(entry, status=status, why=why))
+
+
+def update(path: Path, change: Callable[[Entry], Entry]) -> Entry:
+    """Writes, and returns, what `change` makes of an entry as it is now. Of a link, the entry that it leads to.
+
+    CorpusError where it is not there any more.
+    """
     read(path)  # before `lock`, which makes a folder that is missing
     path = path.resolve()
     with lock(path.parent):
-        entry = replace(read(path), status=status, why=why)
+        entry = change(read(path))
         write(path, entry)
     return entry

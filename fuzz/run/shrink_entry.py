@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
+from fuzz.model.grade import Grade
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
@@ -42,8 +44,8 @@ def shrink_entry(entry: Entry, triage: Triage, budget: Budget, *, graded: bool =
     return bug
 
 
-def grade_entry(entry: Entry, triage: Triage, budget: Budget) -> Entry | None:
-    """The entry with its severity and typical case; None where it does not disagree here.
+def grade_entry(entry: Entry, triage: Triage, budget: Budget) -> Grade | None:
+    """An entry's severity and typical case; None where it does not disagree here.
 
     Raises OutOfTime where the budget ends meanwhile.
     """
@@ -54,8 +56,23 @@ def grade_entry(entry: Entry, triage: Triage, budget: Budget) -> Entry | None:
     bug.least = replace(bug.least, verdict=entry.provenance.adjudication)
     bug.stateful = len(entry.case.calls) > 1
     grade_bug(bug, triage, budget)
-    cut_off = "" if entry.provenance.cut_off == GRADING else entry.provenance.cut_off
-    return replace(entry, grade=bug.grade, provenance=replace(entry.provenance, cut_off=cut_off))
+    return bug.grade
+
+
+def save_grade(path: Path, graded: Entry, grade: Grade) -> None:
+    """Puts the grade of the entry `graded` into its file, and leaves whatever else somebody has changed there since.
+
+    UsageError where the entry is gone, or has another case now.
+    """
+
+    def with_grade(entry: Entry) -> Entry:
+        if entry.case.key != graded.case.key:
+            raise UsageError(f"{path} is not graded: it was given another case meanwhile")
+        cut_off = "" if entry.provenance.cut_off == GRADING else entry.provenance.cut_off
+        return replace(entry, grade=grade, provenance=replace(entry.provenance, cut_off=cut_off))
+
+    check_is_there(path)
+    corpus.update(path, with_grade)
 
 
 def improves(bug: Bug, entry: Entry, target: Target) -> bool:
@@ -65,8 +82,18 @@ def improves(bug: Bug, entry: Entry, target: Target) -> bool:
     return smaller and not bug.is_undecided or finished or bug.grade != entry.grade
 
 
+def check_is_there(path: Path) -> None:
+    """UsageError where the entry is gone: whoever removed or renamed it does not want it back."""
+    if not path.exists():
+        raise UsageError(f"{path} is gone: it was removed or renamed meanwhile")
+
+
 def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
-    """Saves the bug in place of its entry; an entry of the new name that exists keeps its status."""
+    """Saves the bug in place of its entry; an entry of the new name that exists keeps its status.
+
+    UsageError where the entry is gone.
+    """
+    check_is_there(path)
     return corpus.save_in_folder(path.parent, updated_entry(entry, bug), path)
 
 

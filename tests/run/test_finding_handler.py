@@ -28,7 +28,7 @@ from fuzz.model.recipes import exact, recipe
 from fuzz.report.json import finding_json
 from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, without_later_calls
-from fuzz.run.shrink_entry import grade_entry, shrink_entry
+from fuzz.run.shrink_entry import shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.shrinker import Budget
@@ -572,20 +572,6 @@ def test_an_entry_that_is_graded_for_now_is_graded_where_it_is_shrunk(
     )
     again = shrink_entry(bug.to_entry(), triage, Budget())
     assert again is not None and again.severity == expected
-
-
-@pytest.mark.parametrize(("step", "left"), [("grading", ""), ("shrinking", "shrinking")])
-def test_what_is_graded_by_itself_waits_for_no_grade(
-    case: Case, monkeypatch: pytest.MonkeyPatch, step: str, left: str
-) -> None:
-    def grade(bug: Bug, *_: object) -> None:
-        bug.grade = Grade("high", "ordinary")
-
-    monkeypatch.setattr("fuzz.run.shrink_entry.grade_bug", grade)
-    entry = make_bug(case, "dx").to_entry(cut_off=step)
-    triage: Any = SimpleNamespace(confirm=lambda *_: make_bug(case, "dx"))
-    graded = grade_entry(entry, triage, Budget())
-    assert graded is not None and (graded.severity, graded.provenance.cut_off) == ("high", left)
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
