@@ -78,6 +78,7 @@ def cache_items(folder: Path) -> list[CacheItem]:
                 items += cache_items(path)
                 continue
             files = [file.stat() for file in (path.iterdir() if path.is_dir() else [path])]
-            used = max((max(file.st_atime, file.st_mtime) for file in files), default=0.0)
+            # Into a folder that was just made a process may be compiling.
+            used = max(path.stat().st_mtime, *(max(file.st_atime, file.st_mtime) for file in files), 0.0)
             items.append(CacheItem(used, sum(file.st_size for file in files), path))
     return items

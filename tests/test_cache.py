@@ -15,10 +15,11 @@ DAY = 86400.0
 
 
 def fill(path: Path, size: int, days: float) -> Path:
-    """A file that was last used so many days ago."""
+    """A file that was last used so many days ago, when its folder was made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(size))
-    os.utime(path, (time.time() - days * DAY,) * 2)
+    for used in (path, path.parent):
+        os.utime(used, (time.time() - days * DAY,) * 2)
     return path
 
 
@@ -55,6 +56,16 @@ def test_what_is_in_use_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     used = fill(tmp_path / "triton" / "KEY" / "kernel.c", 3_000_000, 0)
     prune_cache()
     assert used.exists()
+
+
+def test_a_folder_into_which_a_process_begins_to_compile_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FUZZ_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUZZ_CACHE_MB", "1")
+    fill(tmp_path / "triton" / "KEY1" / "kernel.c", 3_000_000, 0)
+    made = tmp_path / "triton" / "KEY2"
+    made.mkdir()
+    prune_cache()
+    assert made.exists()
 
 
 def test_no_other_folder_is_pruned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

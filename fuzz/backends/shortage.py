@@ -48,7 +48,18 @@ def describe_shortage(error: BaseException, backend: Backend) -> str:
         return f"no memory is left here: {reason}"
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return f"this machine has no room: {one_line(error)}"
+    if isinstance(error, OSError) and is_of_cache(error):
+        return f"Triton's cache cannot be used: {one_line(error)}"
     return ""
+
+
+def is_of_cache(error: OSError) -> bool:
+    """Whether it is of a file in the cache of compiled kernels, which other processes empty meanwhile."""
+    from triton import knobs
+
+    folder = knobs.cache.dir
+    names = (name for name in (error.filename, error.filename2) if folder and isinstance(name, str))
+    return any(Path(name).absolute().is_relative_to(Path(folder).absolute()) for name in names)
 
 
 def describe_full_memory(error: BaseException) -> str:

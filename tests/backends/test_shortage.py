@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_a_machine_without_room_for_files_is_no_finding(number: int, gelu: Targe
 
 def test_what_a_kernel_does_wrong_with_files_is_raised(gelu: Target, case: Case) -> None:
     assert isinstance(outcome_of(FileNotFoundError(errno.ENOENT, "no such file"), gelu, case), Raised)
+
+
+def test_a_cache_of_kernels_that_others_empty_is_no_finding(
+    gelu: Target, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    gone = FileNotFoundError(errno.ENOENT, "no such file", str(tmp_path / "cache" / "KEY" / "kernel.json"))
+    outcome = outcome_of(gone, gelu, case)
+    assert isinstance(outcome, NotRun) and outcome.message.startswith("Triton's cache cannot be used: FileNotFound")
+    beside = FileNotFoundError(errno.ENOENT, "no such file", str(tmp_path / "cache-of-launcher"))
+    assert isinstance(outcome_of(beside, gelu, case), Raised)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), LARGE, OSError(errno.ENOMEM, "Cannot allocate memory")])

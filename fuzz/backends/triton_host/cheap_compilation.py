@@ -70,6 +70,8 @@ def put(manager: FileCacheManager, data: Any, filename: str, binary: bool = True
     if not manager.cache_dir or manager.lock_path is None:
         return str(put_through_folder(manager, data, filename, binary))
     path: str = manager._make_path(filename)
+    # Whoever bounds the cache may have removed the folder, which was empty while the kernel was compiled.
+    os.makedirs(manager.cache_dir, exist_ok=True)
     replace_file(Path(path), data if isinstance(data, bytes) else str(data).encode())
     return path
 

@@ -68,6 +68,15 @@ def test_the_files_of_a_kernel_are_found_as_by_triton(monkeypatch: pytest.Monkey
     assert get_group(FileCacheManager("another"), "kernel.json") is None
 
 
+def test_a_folder_that_was_removed_while_its_kernel_compiled_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    manager = FileCacheManager("key")
+    (tmp_path / "key").rmdir()
+    assert Path(put(manager, "{}", "kernel.json")).read_text() == "{}"
+
+
 def module_of(path: Path, text: str) -> ModuleType:
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("functions", path)
