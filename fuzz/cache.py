@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,20 +66,36 @@ def prune_cache() -> None:
     for item in items:
         if total <= KEPT * bound or item.used > time.time() - IN_USE_SECONDS:
             break
-        shutil.rmtree(item.path, ignore_errors=True) if item.path.is_dir() else item.path.unlink(missing_ok=True)
-        total -= item.size
+        with suppress(OSError):  # Another user may have written it, or another process have removed it.
+            shutil.rmtree(item.path) if item.path.is_dir() else item.path.unlink()
+        if not os.path.lexists(item.path):
+            total -= item.size
 
 
 def cache_items(folder: Path) -> list[CacheItem]:
-    """Triton's folder of each kernel, and every other file."""
+    """Triton's folder of each kernel, and every other file. What cannot be read is left out."""
     items = []
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.name in ("triton", "cpu-kernels"):
-                items += cache_items(path)
-                continue
-            files = [file.stat() for file in (path.iterdir() if path.is_dir() else [path])]
+    for path in paths_in(folder):
+        if path.name in ("triton", "cpu-kernels"):
+            items += cache_items(path)
+        elif state := state_of(path):
+            inside = paths_in(path) if stat.S_ISDIR(state.st_mode) else [path]
+            files = [file for file in map(state_of, inside) if file]
             # Into a folder that was just made a process may be compiling.
-            used = max(path.stat().st_mtime, *(max(file.st_atime, file.st_mtime) for file in files), 0.0)
+            used = max(state.st_mtime, *(max(file.st_atime, file.st_mtime) for file in files), 0.0)
             items.append(CacheItem(used, sum(file.st_size for file in files), path))
     return items
+
+
+def paths_in(folder: Path) -> list[Path]:
+    """What is in a folder; nothing where it cannot be read."""
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []
+
+
+def state_of(path: Path) -> os.stat_result | None:
+    """The state of a file or folder; None where it is gone, or a link that leads nowhere."""
+    with suppress(OSError):
+        return path.stat()
+    return None

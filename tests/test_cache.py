@@ -1,5 +1,6 @@
 """The folder that keeps what later runs need: where it is, and that it does not grow beyond its bound."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.cache import cache_folder, prune_cache, use_cache_folder
+from fuzz.cache import cache_folder, cache_items, prune_cache, use_cache_folder
 from fuzz.errors import UsageError
 
 DAY = 86400.0
@@ -66,6 +67,36 @@ def test_a_folder_into_which_a_process_begins_to_compile_stays(monkeypatch: pyte
     made.mkdir()
     prune_cache()
     assert made.exists()
+
+
+def test_what_cannot_be_removed_ends_neither_the_pruning_nor_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As root removes any file, the system's refusal is feigned."""
+    monkeypatch.setenv("FUZZ_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUZZ_CACHE_MB", "1")
+    foreign, ours = fill(tmp_path / "foreign", 600_000, 9), fill(tmp_path / "ours", 600_000, 8)
+    newer = fill(tmp_path / "newer", 600_000, 7)
+    unlink = Path.unlink
+
+    def refuse(path: Path, *arguments: bool) -> None:
+        if path == foreign:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        unlink(path, *arguments)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    prune_cache()
+    assert foreign.exists() and not ours.exists() and not newer.exists()
+
+
+def test_a_link_that_leads_nowhere_hides_nothing_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FUZZ_CACHE", str(tmp_path))
+    inside = fill(tmp_path / "KEY" / "kernel.c", 3, 1)
+    for folder in (tmp_path, inside.parent):
+        for number in range(4):
+            (folder / f"link-{number}").symlink_to(tmp_path / "nowhere")
+    fill(tmp_path / "triton" / "KEY" / "kernel.c", 5, 1)
+    assert sorted(item.size for item in cache_items(tmp_path)) == [3, 5]
 
 
 def test_no_other_folder_is_pruned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
