@@ -106,6 +106,8 @@ class Hung:
     seconds: float
 
 
+NOT_RUN = "not run: "
+"""How the words begin that describe what could not run."""
 Outcome = Returned | Rejected | Raised | CompileError | OutOfMemory | NotRun | Died | Hung
 
 
@@ -123,7 +125,7 @@ def describe(outcome: Outcome) -> str:
         case OutOfMemory(message):
             return f"ran out of memory: {message}"
         case NotRun(message):
-            return f"not run: {message}"
+            return NOT_RUN + message
         case Died(signal):
             return f"the worker process died of {signal}"
         case Hung(seconds):

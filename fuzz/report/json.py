@@ -27,6 +27,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "cases": statistics.cases,
         "rejected": statistics.rejected,
         "not_run": statistics.not_run,
+        "not_run_reason": result.lack,
         "seconds": round(result.seconds, 3),
         "cases_per_second": round(statistics.cases / result.seconds, 1) if result.seconds else 0.0,
         "worst_ratio": statistics.worst,

@@ -80,6 +80,9 @@ class TerminalProgress(Watcher):
         else:
             self._print(line)
 
+    def on_lack(self, lack: str) -> None:
+        self._print(f"a case could not run, and waits to run again: {lack}")
+
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
         lines = [f"case {index} disagrees: {headline(finding)}", *case_lines(case), *element_lines(finding)]
         self._print("\n  ".join([*lines, "shrinking .."]))
@@ -140,6 +143,9 @@ def summary(result: Result) -> Table:
     # Rounding once, to the output's dtype, reaches the bound.
     near = " (correct rounding to the output's dtype comes to 1)" * (statistics.worst >= CLOSE)
     table.add_row("largest error", f"{statistics.worst:.2f} of the bound where cases agree{near}")
+    if result.lack:
+        waited = f"cases waited {result.seconds_waited:.1f} s to run, the last one for this: {result.lack}"
+        table.add_row("lacking", Text(printable_lines(waited)))
     if result.grid_order_only:
         table.add_row("program orders", "only the grid's was tried: the kernel waits for earlier programs")
     if result.unconfirmed:

@@ -24,7 +24,7 @@ from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import InOrder, TriageOrder, TriageQueue
 from fuzz.run.options import RunOptions
-from fuzz.run.result import NOTHING_RAN, Result
+from fuzz.run.result import NOTHING_RAN, WAITS, Result
 from fuzz.run.setup import serve_target
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
@@ -45,6 +45,7 @@ from fuzz.worker.pool import Pool
 from fuzz.worker.precompile import Precompiler
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 from fuzz.worker.system import total_memory
+from fuzz.worker.target_server import TargetServer
 from fuzz.worker.worker import Worker
 from fuzz.worker.worker_process import ProgramOrders
 
@@ -120,6 +121,7 @@ class Fuzzer:
     history: History = field(default_factory=History)
     patterns: PatternCounts = field(default_factory=PatternCounts)
     last_rejection: str = ""
+    lack: str = ""
     usual_cases: int = 0
     _seconds_drawing: float = 0.0
 
@@ -149,6 +151,7 @@ class Fuzzer:
         )
         scheduler = self.make_scheduler(deadline)
         with server, Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
+            pool.backoff.on_lack = triage.backoff.on_lack = self._note_lack
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, triage, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
@@ -182,11 +185,22 @@ class Fuzzer:
             findings.finish(self.usual_cases)
         seconds = time.monotonic() - start
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
-        short = pool.backoff.seconds + triage.backoff.seconds
-        profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
+        profile = self._profile(pool, triage, queue, server)
+        return replace(result, profile=profile, invalid_inputs=rejects.results, loaded_anew=loaded_anew)
+
+    def _profile(self, pool: Pool, triage: Triage, queue: TriageQueue, server: TargetServer) -> dict[str, float]:
+        """Where the time went: seconds by activity."""
+        waited = pool.backoff.seconds + triage.backoff.seconds
+        profile = pool.profile | {"shrinking": queue.seconds_handled, WAITS: waited}
         profile["generation"] += self._seconds_drawing
         profile["starting"] += server.seconds_loading
-        return replace(result, profile=profile, invalid_inputs=rejects.results, loaded_anew=loaded_anew)
+        return profile
+
+    def _note_lack(self, lack: str) -> None:
+        """Says once what the machine lacks: without it the run may seem to do nothing."""
+        if not self.lack:
+            self.watcher.on_lack(lack)
+        self.lack = lack
 
     @property
     def _takes_turns(self) -> bool:
@@ -305,12 +319,12 @@ class Fuzzer:
         if 0 < statistics.cases == statistics.not_run and not self.allow_all_rejected:
             raise UsageError(f"not one of {statistics.cases} cases could run, the last one: {self.last_rejection}")
         if not (statistics.cases or interrupted or self.allow_all_rejected):
-            raise UsageError(NOTHING_RAN)
+            raise UsageError(f"the time ended before a case could run: {self.lack}" if self.lack else NOTHING_RAN)
         engines = scheduler.statistics()
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
             interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
-            grid_order_only=self.orders.grid_only,
+            grid_order_only=self.orders.grid_only, lack=self.lack,
         )  # fmt: skip
 
 

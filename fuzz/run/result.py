@@ -13,6 +13,8 @@ from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.triage.bug import Bug
 
+WAITS = "short of memory"
+"""The activity of a profile that is waiting for what the machine lacks."""
 NOTHING_RAN = "the time ended before the first case had run: starting takes seconds, and more on a busy machine"
 
 
@@ -25,6 +27,7 @@ class Result:
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
+    `lack` is what the machine lacked the last time that a case could not run, or had to wait; empty where none had to.
     `grid_order_only` says that a program waits for an earlier one, so that other orders of programs were not tried.
     """
 
@@ -42,6 +45,12 @@ class Result:
     invalid_inputs: InvalidInputs = InvalidInputs()
     loaded_anew: str = ""
     grid_order_only: bool = False
+    lack: str = ""
+
+    @property
+    def seconds_waited(self) -> float:
+        """How long cases waited for what the machine lacked."""
+        return self.profile.get(WAITS, 0.0)
 
     def fails(self, *, only_new: bool = False) -> bool:
         """Whether a finding counts, or a new one if `only_new`, or a disagreement that was not confirmed."""

@@ -34,6 +34,12 @@ class Watcher:
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         """Another group has run. `seconds` are those of fuzzing so far."""
 
+    def on_lack(self, lack: str) -> None:
+        """A case could not run for what the machine lacks, for the first time in the run, and waits to run again.
+
+        It comes from either thread.
+        """
+
     def on_end(self, running: Sequence[ReplicaGroup]) -> None:
         """The run ends. Workers were still at the groups `running`, and are killed."""
 

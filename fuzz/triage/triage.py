@@ -71,7 +71,7 @@ class Triage:
             if clean:
                 self._replace_worker()
             report = self.report_of(self.worker.call(Examine(case, sampled, everything)), case)
-            if not (report.not_run and self.backoff.wait(tries, self.worker.deadline)):
+            if not (report.not_run and self.backoff.wait(report.lack, tries, self.worker.deadline)):
                 break
         return report
 

@@ -106,15 +106,16 @@ class Pool:
             group, response = answered
             reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
             number = self._sent[id(worker)].pop(0)
-            if any(report.not_run for report in reports) and self._tries_again(number):
+            lacks = [report.lack for report in reports if report.not_run]
+            if lacks and self._tries_again(number, lacks[-1]):
                 self._sent[id(worker)].append(number)
                 worker.submit(group)
             else:
                 self._reported[number] = (group, reports)
 
-    def _tries_again(self, number: int) -> bool:
+    def _tries_again(self, number: int, lack: str) -> bool:
         self._tries[number] += 1
-        return self.backoff.wait(self._tries[number], self.deadline)
+        return self.backoff.wait(lack, self._tries[number], self.deadline)
 
     def _rerun_alone(self, group: ReplicaGroup, crash: WorkerCrash) -> tuple[Report, ...]:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""

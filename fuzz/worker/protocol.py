@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY, FAULT, MUTATION
-from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfMemory, Raised, Rejected, describe
+from fuzz.model.outcome import (
+    NOT_RUN,
+    CompileError,
+    Died,
+    Hung,
+    NotRun,
+    Outcome,
+    OutOfMemory,
+    Raised,
+    Rejected,
+    describe,
+)
 
 HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
@@ -192,6 +203,11 @@ class Report:
     def accepted(self) -> bool:
         """Whether the kernel had the case to compute, however that ended."""
         return not (self.rejected or self.not_run)
+
+    @property
+    def lack(self) -> str:
+        """What the machine lacked; empty where the case could run."""
+        return self.outcome.removeprefix(NOT_RUN) if self.not_run else ""
 
     @property
     def failure(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fuzz.worker.deadline import Deadline
@@ -17,17 +18,22 @@ REST = 4.0
 class RetryBackoff:
     """Decides whether what could not run is tried again, and waits before; `seconds` counts the waits.
 
+    `on_lack` is told each time what the machine lacked.
+
     So what stays unavailable, such as address space beyond a limit, costs no more than a bounded share of a run's time.
     """
 
     seconds: float = 0.0
+    on_lack: Callable[[str], None] | None = None
     _lost_until: float = 0.0
 
-    def wait(self, tries: int, deadline: Deadline) -> bool:
-        """Whether to run again what could not run in so many tries; waits before it returns true.
+    def wait(self, lack: str, tries: int, deadline: Deadline) -> bool:
+        """Whether to run again what could not run in so many tries, for this `lack`; waits before it returns true.
 
         Raises OutOfTime where the deadline passes meanwhile.
         """
+        if self.on_lack is not None:
+            self.on_lack(lack)
         now = deadline.clock.monotonic()
         if tries > len(PAUSES):
             self._lost_until = now + REST * sum(PAUSES)

@@ -50,6 +50,11 @@ def test_a_runs_json_says_whether_other_orders_of_programs_were_tried(only: bool
     assert run_json(result)["grid_order_only"] is only
 
 
+def test_a_runs_json_says_what_cases_waited_for() -> None:
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, lack="no memory is left here")
+    assert run_json(result)["not_run_reason"] == "no memory is left here"
+
+
 def test_where_the_time_went_is_told_where_it_is_asked_for() -> None:
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, profile={"compile": 0.12345})
     assert run_json(result, profile=True)["profile"] == {"compile": 0.123}

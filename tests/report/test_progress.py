@@ -16,7 +16,7 @@ from fuzz.model.grade import Grade
 from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line, summary
 from fuzz.run.derived_rejects import AcceptedInput, InvalidInputs
 from fuzz.run.options import RunOptions
-from fuzz.run.result import Result
+from fuzz.run.result import WAITS, Result
 from fuzz.search.invalid_inputs import InvalidInput
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
@@ -93,6 +93,17 @@ def test_the_summary_says_that_other_orders_of_programs_were_not_tried() -> None
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 4.0, grid_order_only=True)
     progress.console.print(summary(result))
     assert "program orders" in text.getvalue() and "waits for earlier programs" in " ".join(text.getvalue().split())
+
+
+def test_what_the_machine_lacks_is_told_when_a_case_waits_for_it_and_at_the_end() -> None:
+    progress, text = watched()
+    lack = "this machine has no room: OSError: [Errno 28] No space left on device: '/cache'"
+    progress.on_lack(lack)
+    assert text.getvalue() == f"a case could not run, and waits to run again: {lack}\n"
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(cases=1), [], 4.0, profile={WAITS: 3.25}, lack=lack)
+    progress.console.print(summary(result))
+    shown = " ".join(text.getvalue().split())
+    assert f"lacking cases waited 3.2 s to run, the last one for this: {lack}" in shown
 
 
 def test_names_with_brackets_are_no_markup(entry: Entry) -> None:

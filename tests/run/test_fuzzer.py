@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 from threading import Semaphore
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
-from fuzz.worker.deadline import Deadline
+from fuzz.worker.deadline import Deadline, OutOfTime
 
 HANGS = """
 import os
@@ -150,17 +151,54 @@ N = size("N", 1, 64)
 
 @target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
 def full_disk(x):
-    raise OSError(errno.ENOSPC, "No space left on device")
+    if {condition}:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return dict(y=x * 2)
 """
+
+
+class Lacks(Watcher):
+    """Notes what a run says that the machine lacks."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_lack(self, lack: str) -> None:
+        self.told.append(lack)
+
+
+def full_disk(tmp_path: Path, condition: str, watcher: Watcher) -> Fuzzer:
+    path = tmp_path / "full_disk.py"
+    path.write_text(FULL_DISK.format(condition=condition))
+    options = RunOptions(str(path), engine="random", cases=20, derived_rejects=False)
+    return Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", watcher, {})
 
 
 def test_a_run_for_which_the_machine_has_no_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.worker.retry_backoff.PAUSES", (0.0,))
-    path = tmp_path / "full_disk.py"
-    path.write_text(FULL_DISK)
-    fuzzer = Fuzzer(RunOptions(str(path), cases=5), load(str(path)), "cpu", tmp_path / "found", Watcher(), {})
-    with pytest.raises(UsageError, match="not one of 5 cases could run, .*No space left on device"):
-        fuzzer.run()
+    with pytest.raises(UsageError, match="not one of 20 cases could run, .*No space left on device"):
+        full_disk(tmp_path, "True", Watcher()).run()
+
+
+def test_a_run_says_once_and_at_its_end_why_cases_could_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fuzz.worker.retry_backoff.PAUSES", (0.0,))
+    watcher = Lacks()
+    result = full_disk(tmp_path, "x.numel() % 2", watcher).run()
+    assert 0 < result.statistics.not_run < result.statistics.cases == 20
+    assert watcher.told == [result.lack] == ["this machine has no room: OSError: [Errno 28] No space left on device"]
+
+
+def test_a_run_whose_time_ends_while_its_first_case_waits_says_for_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_: float) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr("fuzz.worker.retry_backoff.time", SimpleNamespace(sleep=sleep))
+    with pytest.raises(UsageError, match="the time ended before a case could run: .*No space left on device"):
+        full_disk(tmp_path, "True", Watcher()).run()
 
 
 COUNTED = """

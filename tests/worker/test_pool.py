@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from fuzz.model.case import Case
 from fuzz.worker import retry_backoff
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
+from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.system import resident
 
 HANDLER = f"{__name__}:make_handler"
@@ -159,9 +161,11 @@ def test_what_the_machine_lacks_memory_for_is_examined_again_in_its_place(
 ) -> None:
     monkeypatch.setattr(retry_backoff, "PAUSES", (0.0,) * 3)
     actions = ["echo", "short1", "echo", "short3", "echo", "short4", "echo"]
-    outcomes = outcomes_of(pool(1), case, actions)
-    lacking = "not run: no memory is left here"
-    assert outcomes == [(index, lacking if index == 5 else str(index)) for index in range(7)]
+    lacks: list[str] = []
+    outcomes = outcomes_of(replace(pool(1), backoff=RetryBackoff(on_lack=lacks.append)), case, actions)
+    lacking = "no memory is left here"
+    assert outcomes == [(index, f"not run: {lacking}" if index == 5 else str(index)) for index in range(7)]
+    assert lacks == [lacking] * (1 + 3 + 4)
 
 
 def test_the_tries_of_one_stream_are_not_counted_in_the_next(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.retry_backoff import PAUSES, REST, RetryBackoff
 
+LACK = "no memory is left here"
+
 
 @dataclass(frozen=True)
 class SleepingClock(Clock):
@@ -35,20 +37,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SleepingClock:
 def test_a_case_is_tried_again_after_ever_longer_pauses(clock: SleepingClock) -> None:
     waits, deadline = RetryBackoff(), Deadline(clock=clock)
     tries = 1
-    while waits.wait(tries, deadline):
+    while waits.wait(LACK, tries, deadline):
         tries += 1
     assert tries == len(PAUSES) + 1 and waits.seconds == sum(PAUSES) == clock.now[0] - 1000.0
 
 
 def test_what_lacks_for_good_costs_a_share_of_the_time(clock: SleepingClock) -> None:
     waits, deadline = RetryBackoff(), Deadline(clock=clock)
-    assert not waits.wait(len(PAUSES) + 1, deadline)
-    assert not waits.wait(1, deadline) and waits.seconds == 0
+    assert not waits.wait(LACK, len(PAUSES) + 1, deadline)
+    assert not waits.wait(LACK, 1, deadline) and waits.seconds == 0
     clock.sleep(REST * sum(PAUSES))
-    assert waits.wait(1, deadline) and waits.seconds == PAUSES[0]
+    assert waits.wait(LACK, 1, deadline) and waits.seconds == PAUSES[0]
 
 
 def test_a_wait_ends_with_the_run(clock: SleepingClock) -> None:
     with pytest.raises(OutOfTime):
-        RetryBackoff().wait(len(PAUSES), Deadline(1002.0, clock))
+        RetryBackoff().wait(LACK, len(PAUSES), Deadline(1002.0, clock))
     assert clock.now[0] == 1002.0
