@@ -7,12 +7,13 @@ counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from fuzz.campaign.store.schema import connect, database_errors, display_url, parse_url
@@ -305,9 +306,12 @@ def _save_finding(
 
 def _rename(connection: sa.Connection, old: str, new: str) -> None:
     """Moves a finding's row, or its occurrences where the new one has a row."""
-    if connection.execute(sa.select(FINDINGS.c.id).where(FINDINGS.c.id == new)).one_or_none() is None:
+    # Asking first whether the new one has a row would leave another campaign time to write it.
+    with suppress(IntegrityError), connection.begin_nested():
         connection.execute(sa.update(FINDINGS).where(FINDINGS.c.id == old).values(id=new))
         return
+    first = sa.select(sa.func.min(FINDINGS.c.first_seen)).where(FINDINGS.c.id.in_((old, new)))
+    connection.execute(sa.update(FINDINGS).where(FINDINGS.c.id == new).values(first_seen=first.scalar_subquery()))
     keys = sa.select(OCCURRENCES.c.key).where(OCCURRENCES.c.finding == new)
     moved = OCCURRENCES.c.finding == old, OCCURRENCES.c.key.not_in(keys)
     connection.execute(sa.update(OCCURRENCES).where(*moved).values(finding=new))

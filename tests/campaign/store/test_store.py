@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -152,6 +153,29 @@ def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Cam
         "2",
         "3",
     ] and store.count_findings() == 1
+
+
+def test_a_smaller_case_that_another_campaign_saves_at_that_moment_becomes_one_finding(server: Postgres) -> None:
+    url, small = server.database(), replace(FINDING, id="dx-sign-0", first_seen=12.0)
+    with Store(url) as store, Store(url) as other:
+        store.save_finding(FINDING, occurrence(FINDING.id, "1"))
+
+        def save_meanwhile(*given: Any) -> None:
+            if given[2].startswith("UPDATE findings SET id="):
+                other.save_finding(small, occurrence(small.id, "2"))
+
+        sa.event.listen(store.engine, "before_cursor_execute", save_meanwhile)
+        store.save_finding(small, occurrence(small.id, "3"), replaces=FINDING.id)
+        assert store.findings() == [replace(small, first_seen=10.0, hits=3, last_seen=10.0)]
+        assert [one.key for one in store.read(Occurrence, finding=small.id)] == ["1", "2", "3"]
+        assert store.current_id(FINDING.id) == small.id
+
+
+def test_findings_that_become_one_were_seen_when_the_first_of_them_was(store: Store) -> None:
+    store.save_finding(FINDING)
+    store.save_finding(replace(FINDING, id="later", first_seen=12.0))
+    store.save_finding(replace(FINDING, id="later", first_seen=13.0), replaces=FINDING.id)
+    assert [(found.id, found.first_seen) for found in store.findings()] == [("later", 10.0)]
 
 
 def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> None:
