@@ -137,7 +137,11 @@ class CampaignState:
             occurrence = Occurrence(
                 finding.id, key, finding.first_seen, job.campaign, engine=job.engine, seed=job.seed, new=is_new
             )
-            self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, occurrence))
+            place = self.corpus / finding.path
+            gone = sorted(name for name in names - {"", finding.id} if not place.with_name(f"{name}.yaml").exists())
+            for old in gone or [""]:
+                write = partial(self.store.save_finding, finding, occurrence, old)
+                self.recorder.put(("finding", finding.id, key, old), write)
 
     def saved(self, index: int) -> Path:
         """The file with the names of entries that a job's slices have saved, or were about to save: those of new

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from fuzz.campaign.store import Campaign, FindingRecord, Store
-from fuzz.campaign.store.rebuild import is_entry_in
+from fuzz.campaign.store.rebuild import forget_deleted
 from fuzz.web.campaign_processes import CampaignProcesses, file_of, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.entry_plots.client import PlotCache
@@ -19,8 +19,6 @@ from fuzz.web.settings import Settings
 MAX_SILENCE = 120.0
 """Seconds without a sign of life after which a campaign on another host counts as died."""
 NO_TOTALS = {"targets": 0, "new": 0, "known": 0, "fixed": 0, "findings": 0, "worst": 0.0}
-FORGET_SECONDS = 30.0
-"""Seconds after which an entry that is gone counts as deleted, and not as being replaced."""
 LATEST = 8
 """Findings that the dashboard shows."""
 
@@ -72,27 +70,17 @@ class Service:
     judge_queue: JudgeQueue
     _overview: Overview | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _missing: dict[str, float] = field(default_factory=dict, init=False)
 
     def is_shown(self, finding: FindingRecord) -> bool:
         """Whether the entries of a finding's corpus are shown here: those of a shared store may be elsewhere."""
         return finding.corpus in {str(folder.resolve()) for folder in self.corpus_index.folders}
 
     def forget_deleted(self, finding: FindingRecord) -> bool:
-        """Whether a finding's entry, which is not listed, has been gone for so long that the store need not keep it.
+        """Whether a finding's entry, which is not listed, was deleted, so that the store need not keep it.
 
-        Then it does not. For a moment an entry is gone also where a smaller case is taking its place.
+        Then it does not. A folder that is not there may be on a disk that is not mounted now.
         """
-        folder, now = Path(finding.corpus), time.monotonic()
-        with self._lock:
-            if not folder.is_dir() or is_entry_in(folder / finding.path, folder):
-                self._missing.pop(finding.id, None)
-                return False
-            if now - self._missing.setdefault(finding.id, now) < FORGET_SECONDS:
-                return False
-            del self._missing[finding.id]
-        self.store.remove(FindingRecord, id=finding.id)
-        return True
+        return Path(finding.corpus).is_dir() and forget_deleted(self.store, [finding]) == 1
 
     def overview(self) -> Overview:
         """The same for all open pages: it is read again only when the store has changed."""

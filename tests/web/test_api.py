@@ -178,8 +178,9 @@ def test_the_page_of_a_finding_leads_to_the_smaller_case_that_has_replaced_it(
 
 
 def test_the_page_of_an_entry_that_is_being_replaced_looks_again(
-    client: TestClient, files: ServiceFiles, service: Service
+    client: TestClient, files: ServiceFiles, service: Service, campaign: Campaign
 ) -> None:
+    service.store.save(replace(campaign, state="running"))
     files.entry.unlink()
     service.corpus_index.invalidate()
     page = {"accept": "text/html"}
@@ -274,13 +275,14 @@ def test_of_two_folders_with_one_key_lists_and_pages_show_the_same_one(
 
 
 def test_a_finding_whose_entry_was_deleted_is_forgotten(
-    client: TestClient, files: ServiceFiles, service: Service, hostile: FindingRecord, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, files: ServiceFiles, service: Service, campaign: Campaign, hostile: FindingRecord
 ) -> None:
+    service.store.save(replace(campaign, state="running"))
     files.entry.unlink()
     service.corpus_index.invalidate()
-    page, now = {"accept": "text/html"}, time.monotonic()
+    page = {"accept": "text/html"}
     assert "retry-after" in client.get(f"/findings/{files.key}", headers=page).headers
-    monkeypatch.setattr(time, "monotonic", lambda: now + 3600)
+    os.utime(files.entry.parent, (0.0, 0.0))
     answer = client.get(f"/findings/{files.key}", headers=page)
     assert (answer.status_code, "its entry was deleted" in answer.text, "refresh" in answer.text) == (404, True, False)
     # What is in a folder that is not shown here is no less there for that.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign.store.store import Store
-from fuzz.campaign.store.tables import FindingRecord, Occurrence
+from fuzz.campaign.store.tables import Campaign, FindingRecord, Occurrence
 from fuzz.errors import CorpusError, os_errors_as
 from fuzz.model.entry import Entry
 
@@ -17,6 +18,9 @@ ENTRY_KEY = "entry"
 """Key of the occurrence that an entry itself records."""
 BATCH = 256
 """Findings that are written in one transaction, which waits for the disk once, and keeps other writers out so long."""
+
+REPLACE_SECONDS = 30.0
+"""Seconds after which a campaign that gave an entry a smaller case, and so another name, has told the store of it."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,33 @@ def rebuild(store: Store, folder: Path, others: Container[str] = ()) -> RebuildR
             if path in writes and writes[path][1] is not None:
                 added.append(writes[path][0])
     saved = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
-    # An entry that is there now was saved by a campaign meanwhile.
-    gone = [row.id for row in saved if row.id not in present and not is_entry_in(folder / row.path, folder)]
-    for name in gone:
-        store.remove(FindingRecord, id=name)
-    return RebuildResult(len(present), tuple(added), len(gone), tuple(unreadable))
+    forgotten = forget_deleted(store, [row for row in saved if row.id not in present])
+    return RebuildResult(len(present), tuple(added), forgotten, tuple(unreadable))
+
+
+def forget_deleted(store: Store, findings: Sequence[FindingRecord]) -> int:
+    """Removes those of the store's findings whose entries were deleted; how many.
+
+    For a moment an entry is gone also where a campaign gives it a smaller case. Then its finding is kept: the campaign
+    is about to rename it.
+    """
+    replacing = {str(Path(campaign.corpus).resolve()) for campaign in store.read(Campaign, state="running")}
+    forgotten = 0
+    for finding in findings:
+        folder = Path(finding.corpus)
+        path = folder / finding.path
+        if not is_entry_in(path, folder) and not (finding.corpus in replacing and _has_just_changed(path.parent)):
+            store.remove(FindingRecord, id=finding.id)
+            forgotten += 1
+    return forgotten
+
+
+def _has_just_changed(folder: Path) -> bool:
+    """Whether a file may have been renamed in a folder within the last REPLACE_SECONDS."""
+    try:
+        return time.time() - folder.stat().st_mtime < REPLACE_SECONDS
+    except OSError:
+        return False  # A campaign removes no folders.
 
 
 def save_entry(store: Store, path: Path, folder: Path, entry: Entry) -> None:

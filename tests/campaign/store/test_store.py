@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import subprocess
@@ -264,6 +265,39 @@ def test_findings_are_made_again_from_the_corpus(
     assert (again.added, again.forgotten) == ((), 0)
     (now,) = store.findings(status="fixed")
     assert (now.id, now.hits) == (made.id, 2)
+
+
+def test_a_finding_to_which_a_campaign_gives_a_smaller_case_is_kept_by_a_rebuild_until_it_is_renamed(
+    store: Store, entry: Entry, tmp_path: Path
+) -> None:
+    folder = tmp_path / "corpus"
+    number = store.create_campaign("nightly", "{}", str(folder), 5.0, "host", 77).id
+    path = corpus.save_entry(folder, entry)
+    store.save_finding(finding_of(entry, path, folder, 5.0), occurrence(path.stem, "1", number))
+    smaller = path.rename(path.with_name("smaller.yaml"))
+    assert rebuild(store, folder).forgotten == 0
+    store.save_finding(finding_of(entry, smaller, folder, 6.0), occurrence("smaller", "2", number), path.stem)
+    assert [(found.id, found.first_seen) for found in store.findings()] == [("smaller", 5.0)]
+    assert {"1", "2"} < {one.key for one in store.read(Occurrence, finding="smaller")}
+
+
+@pytest.mark.parametrize("change", ["the folder is as it was for long", "the folder is gone", "the campaign has ended"])
+def test_a_finding_whose_entry_no_campaign_can_be_replacing_is_forgotten(
+    store: Store, entry: Entry, tmp_path: Path, change: str
+) -> None:
+    folder = tmp_path / "corpus"
+    campaign = store.create_campaign("nightly", "{}", str(folder), 5.0, "host", 77)
+    path = corpus.save_entry(folder, entry)
+    rebuild(store, folder)
+    path.unlink()
+    assert rebuild(store, folder).forgotten == 0
+    if change == "the folder is as it was for long":
+        os.utime(path.parent, (0.0, 0.0))
+    elif change == "the folder is gone":
+        path.parent.rmdir()
+    else:
+        store.save(replace(campaign, state="stopped"))
+    assert rebuild(store, folder).forgotten == 1 and store.findings() == []
 
 
 def test_a_rebuild_writes_many_entries_at_once_and_none_that_is_as_it_was(
