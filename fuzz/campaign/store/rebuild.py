@@ -159,10 +159,10 @@ def _read_entries(paths: Sequence[Path], unreadable: list[str]) -> Iterator[tupl
     for path in paths:
         try:
             entry, changed = corpus.read(path), path.stat().st_mtime
-        except FileNotFoundError:
-            continue  # A campaign put a smaller case in its place meanwhile.
-        except CorpusError as error:
-            unreadable.append(str(error))
+        except (CorpusError, FileNotFoundError) as error:
+            # One that is gone got a smaller case, and another name, meanwhile.
+            if os.path.exists(path):
+                unreadable.append(str(error))
             continue
         if entry.finding is not None:
             yield path, (entry, changed)

@@ -300,6 +300,19 @@ def test_a_finding_whose_entry_no_campaign_can_be_replacing_is_forgotten(
     assert rebuild(store, folder).forgotten == 1 and store.findings() == []
 
 
+def test_an_entry_that_is_replaced_while_a_rebuild_reads_is_not_said_to_be_unreadable(
+    store: Store, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read = corpus.save_entry(tmp_path / "corpus", entry), corpus.read
+
+    def replace_before(path: Path) -> Entry:
+        path.rename(path.with_name("smaller.yaml"))
+        return read(path)
+
+    monkeypatch.setattr(corpus, "read", replace_before)
+    assert rebuild(store, path.parent).unreadable == ()
+
+
 def test_a_rebuild_writes_many_entries_at_once_and_none_that_is_as_it_was(
     store: Store, entry: Entry, tmp_path: Path
 ) -> None:
