@@ -94,12 +94,12 @@ def _open(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resum
         return replace(last, state="running", corpus=corpus_folder, config=text, host=host, pid=os.getpid())
     if resume:
         say(f"there is no campaign {config.name!r} to resume; it begins")
-    campaign = store.create_campaign(config.name, text, corpus_folder, clock.wall(), host, os.getpid())
-    # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
-    folder = Path(config.folder).absolute() / f"{config.name}-{campaign.id}-{secrets.token_hex(3)}"
-    campaign = replace(campaign, folder=str(folder))
-    store.save(campaign)
-    return campaign
+
+    def name_folder(number: int) -> str:
+        # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
+        return str(Path(config.folder).absolute() / f"{config.name}-{number}-{secrets.token_hex(3)}")
+
+    return store.create_campaign(config.name, text, corpus_folder, clock.wall(), host, os.getpid(), name_folder)
 
 
 @contextmanager

@@ -121,6 +121,25 @@ def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(t
     assert lines.count("silu: every case was refused, the last one: no memory; tried again in 60 s") == 1
 
 
+def test_a_campaign_that_was_killed_before_its_first_write_goes_on_in_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    monkeypatch.chdir(tmp_path)
+    hosts, budget = SimulatedHosts(ManualClock()), {"time": 100}
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(Store, "save", kill)
+        simulate(tmp_path, hosts, budget=budget)
+    state, lines = simulate(tmp_path, hosts, resume=True, budget=budget)
+    assert state.folder.parent == tmp_path and state.campaign.id == 1
+    assert not [line for line in lines if "to resume" in line]
+
+
 def test_what_a_slice_has_learnt_of_the_order_of_programs_is_known_to_the_next_ones_of_its_job(tmp_path: Path) -> None:
     known: dict[str, list[bool]] = {"gelu_bw": [], "silu": []}
 

@@ -6,7 +6,7 @@ counts once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -68,13 +68,24 @@ class Store:
 
     # What campaigns write.
 
-    def create_campaign(self, name: str, config: str, corpus: str, wall: float, host: str, pid: int) -> Campaign:
-        """A new campaign, running."""
+    def create_campaign(
+        self,
+        name: str,
+        config: str,
+        corpus: str,
+        wall: float,
+        host: str,
+        pid: int,
+        name_folder: Callable[[int], str] = lambda number: "",
+    ) -> Campaign:
+        """A new campaign, running. `name_folder` gives its folder by its number."""
         campaign = Campaign(0, name, config, "running", 0.0, 0, wall, wall, corpus, "", host, pid)
         values = {name: value for name, value in vars(campaign).items() if name != "id"}
         with self._transaction() as connection:
             number = connection.execute(sa.insert(CAMPAIGNS).values(**values).returning(CAMPAIGNS.c.id)).scalar_one()
-        return replace(campaign, id=number)
+            campaign = replace(campaign, id=number, folder=name_folder(number))
+            _put(connection, campaign)
+        return campaign
 
     def save(self, record: Campaign | Job | Heartbeat | Statistic | Coverage) -> None:
         """Writes a record, in the place of the one with the same key."""
