@@ -51,16 +51,18 @@ def _run(
 ) -> tuple[CampaignState, str]:
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
-    campaign = _open(store, config, clock, say, resume=resume)
-    jobs = create_jobs(config, campaign.id)
-    state = CampaignState(store, Recorder(store, clock, say), clock, campaign, jobs, say)
-    state.load()
-    if campaign.state == "finished":
-        say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
-        return state, "finished"
-    with _lock(state.folder, config.name), store.lock_campaign(campaign.id) as free:
+    found = _find(store, config, clock, say, resume=resume)
+    with _lock(Path(found.folder), config.name), store.lock_campaign(found.id) as free:
         if not free:
             raise UsageError(f"campaign {config.name!r} is running already, with the same store")
+        # Only now is what the store holds the last that another process has written of it.
+        campaign = _take_up(store.find(Campaign, found.id) or found, config)
+        jobs = create_jobs(config, campaign.id)
+        state = CampaignState(store, Recorder(store, clock, say), clock, campaign, jobs, say)
+        state.load()
+        if campaign.state == "finished":
+            say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
+            return state, "finished"
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
         rebuilt = rebuild(store, state.corpus)
         for reason in rebuilt.unreadable:
@@ -84,14 +86,11 @@ def _run(
     return state, outcome
 
 
-def _open(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resume: bool) -> Campaign:
-    """A new campaign, or the last one of this name as it goes on: as it is where it has finished."""
-    text, corpus_folder, host = config.model_dump_json(), str(Path(config.corpus).absolute()), socket.gethostname()
+def _find(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resume: bool) -> Campaign:
+    """The last campaign of this name, where it is to go on, or a new one."""
     last = next(iter(store.read(Campaign, name=config.name)), None) if resume else None
     if last is not None:
-        if last.state == "finished" and last.config == text:
-            return last
-        return replace(last, state="running", corpus=corpus_folder, config=text, host=host, pid=os.getpid())
+        return last
     if resume:
         say(f"there is no campaign {config.name!r} to resume; it begins")
 
@@ -99,7 +98,20 @@ def _open(store: Store, config: CampaignConfig, clock: Clock, say: Say, *, resum
         # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
         return str(Path(config.folder).absolute() / f"{config.name}-{number}-{secrets.token_hex(3)}")
 
-    return store.create_campaign(config.name, text, corpus_folder, clock.wall(), host, os.getpid(), name_folder)
+    values = config.model_dump_json(), _corpus_folder(config), clock.wall(), socket.gethostname(), os.getpid()
+    return store.create_campaign(config.name, *values, name_folder)
+
+
+def _take_up(campaign: Campaign, config: CampaignConfig) -> Campaign:
+    """A campaign as this process goes on with it: as it is where it has finished."""
+    text, host = config.model_dump_json(), socket.gethostname()
+    if campaign.state == "finished" and campaign.config == text:
+        return campaign
+    return replace(campaign, state="running", corpus=_corpus_folder(config), config=text, host=host, pid=os.getpid())
+
+
+def _corpus_folder(config: CampaignConfig) -> str:
+    return str(Path(config.corpus).absolute())
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from services import Postgres
 
 from fuzz import corpus
-from fuzz.campaign import protocol
+from fuzz.campaign import protocol, runner
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.hosts.hosts import Hosts
@@ -38,6 +39,7 @@ from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Store
 from fuzz.clock import Clock
 from fuzz.errors import UsageError
+from fuzz.files import lock_folder
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.report.notify import BackgroundNotifier
@@ -138,6 +140,25 @@ def test_a_campaign_that_was_killed_before_its_first_write_goes_on_in_a_folder_o
     state, lines = simulate(tmp_path, hosts, resume=True, budget=budget)
     assert state.folder.parent == tmp_path and state.campaign.id == 1
     assert not [line for line in lines if "to resume" in line]
+
+
+def test_a_campaign_that_goes_on_just_as_its_first_process_ends_goes_on_where_that_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = SimulatedHosts(ManualClock())
+    simulate(tmp_path, hosts, budget={"time": 100})
+    others = [200]
+
+    @contextmanager
+    def lock_after_others(folder: Path, *, wait: bool) -> Iterator[None]:
+        if others:
+            simulate(tmp_path, hosts, resume=True, budget={"time": others.pop()})
+        with lock_folder(folder, wait=wait):
+            yield
+
+    monkeypatch.setattr(runner, "lock_folder", lock_after_others)
+    state, _ = simulate(tmp_path, hosts, resume=True, budget={"time": 300})
+    assert state.cases == 100 * len(hosts.slices) and hosts.clock.monotonic() == 300
 
 
 def test_what_a_slice_has_learnt_of_the_order_of_programs_is_known_to_the_next_ones_of_its_job(tmp_path: Path) -> None:
