@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 TEMPORARY = ".fuzz-{}.tmp"
 """The name of a file while it is written, random in part, so that no two writers share one."""
@@ -59,6 +60,35 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def append(file: IO[bytes], data: bytes) -> None:
+    """Writes bytes at the end of a file that is opened without a buffer: all of them or none. OSError where it fails.
+
+    A disk that is nearly full takes a part without an error, which only the next write gets.
+    """
+    end, left = file.seek(0, os.SEEK_END), data
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with suppress(OSError):
+            file.truncate(end)
+        raise
+
+
+def append_line(path: Path, line: str, *, sync: bool = False) -> None:
+    """Adds a line to a file, whole or not at all; several processes may add to one. OSError where it fails.
+
+    With `sync` it is on disk when this returns. What a killed writer left without an end stays a line of its own.
+    """
+    with path.open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        is_torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
+        append(file, ("\n" * is_torn + f"{line}\n").encode())
+        if sync:
+            os.fsync(file.fileno())
 
 
 def remove_half_written(folder: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HANDLED = "import os, signal, sys; signal.signal(signal.SIGINT, signal.{}); os.execv(sys.argv[1], sys.argv[1:])"
@@ -30,3 +33,14 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Files have no room for more bytes, as on a full disk: a write takes a part, and the next one fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -10,10 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from processes import room_for
 
 from fuzz import corpus
 from fuzz.errors import CorpusError
-from fuzz.files import lock_folder, own_folder, read_file, write_file
+from fuzz.files import append_line, lock_folder, own_folder, read_file, write_file
 from fuzz.model.entry import Entry
 
 
@@ -101,3 +102,20 @@ def test_a_folder_of_a_killed_process_is_removed_by_the_next_one(
     assert {path.name for path in tmp_path.iterdir()} == {*names[1:], Path(own).name, Path(later).name}
     for each in (held, held_later):
         each.close()
+
+
+def test_a_line_that_a_full_disk_takes_in_part_is_cut_off_again(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    append_line(path, "first")
+    with room_for(len("first\nsec")), pytest.raises(OSError, match="File too large"):
+        append_line(path, "second")
+    assert path.read_text() == "first\n"
+    append_line(path, "third", sync=True)
+    assert path.read_text() == "first\nthird\n"
+
+
+def test_a_line_begins_anew_after_what_a_killed_writer_left(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("first\nsec")
+    append_line(path, "third")
+    assert path.read_text() == "first\nsec\nthird\n"

@@ -17,7 +17,7 @@ from typing import IO
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, os_errors_as
-from fuzz.files import sync_folder, write_file
+from fuzz.files import append, append_line, sync_folder, write_file
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.worker.protocol import ReplicaGroup
@@ -78,7 +78,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.path.open("wb", buffering=0)
             sync_folder(self.path.parent)
-        self.file.write(line.encode())
+        append(self.file, line.encode())
         if self.durable and starts:
             os.fdatasync(self.file.fileno())
         if not starts and self.file.tell() > LONGEST_JOURNAL:
@@ -133,10 +133,7 @@ def note_saved(path: Path, name: str, replaced: str = "") -> None:
     with os_errors_as(CorpusError, f"cannot write {path}"):
         is_first = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{name}/{replaced}\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(path, f"{name}/{replaced}", sync=True)
         if is_first:
             # The folder may be as new as its file.
             sync_folder(path.parent)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from processes import room_for
 
 from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, note_saved, read_saved, read_suspects
 from fuzz.errors import CorpusError
@@ -74,6 +75,22 @@ def test_a_journal_that_cannot_be_written_is_one_line(case: Case) -> None:
         journal = Journal(Path("/dev/full"), file=full)
         with pytest.raises(CorpusError, match=r"^cannot write the journal /dev/full: No space left on device$"):
             journal.start_group(group_of(case, 0))
+
+
+def test_a_line_of_which_the_disk_takes_a_part_is_said_and_is_no_part_of_the_next_one(
+    case: Case, tmp_path: Path
+) -> None:
+    journal, names = Journal(tmp_path / "job.journal"), tmp_path / "saved" / TAG
+    journal.start_group(group_of(case, 0))
+    note_saved(names, "a.yaml")
+    with room_for(journal.path.stat().st_size + 10), pytest.raises(CorpusError, match="^cannot write the journal"):
+        journal.start_group(group_of(case, 1))
+    with room_for(names.stat().st_size + 3), pytest.raises(CorpusError, match="^cannot write"):
+        note_saved(names, "b.yaml")
+    journal.finish_group(group_of(case, 0))
+    note_saved(names, "c.yaml")
+    assert read_suspects(journal.path) == [] and read_saved(names) == [("a", ""), ("c", "")]
+    journal.close()
 
 
 def test_the_folders_of_a_new_file_of_names_are_on_disk_as_well(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from commands import fuzz
 from judge_stub import make_stub
+from processes import room_for
 from programs import run_program
 
 from fuzz.errors import UsageError
@@ -118,6 +119,17 @@ def test_what_is_the_same_is_judged_once_and_never_again(tmp_path: Path) -> None
     again = run_batch(tasks, 1, ResultsFile(file), lambda one: None, make_stub)
     assert (again.counts["RIGHT"], again.counts["CHEAT"], again.known) == (2, 1, 2)
     assert run_batch(tasks, 1, ResultsFile(file), lambda one: None, make_stub).known == 3
+
+
+def test_a_judgement_that_the_disk_takes_in_part_is_one_line_and_costs_no_other(tmp_path: Path) -> None:
+    results = ResultsFile(tmp_path / "results.jsonl")
+    judgement = {"verdict": "RIGHT", "score": 1.0, "codes": [], "reason": "", "seconds": 1.0}
+    results.add("a", judgement)
+    room = results.path.stat().st_size + 10
+    with room_for(room), pytest.raises(UsageError, match="^cannot write [^\n]*File too large$"):
+        results.add("b", judgement)
+    results.add("c", judgement)
+    assert list(ResultsFile(results.path).kept) == ["a", "c"]
 
 
 def test_options_and_problem_are_part_of_the_key(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, os_errors_as
+from fuzz.files import append_line
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
 
 AGAIN = {CRASHED, OUT_OF_TIME}
@@ -23,9 +23,7 @@ class ResultsFile:
         self.kept: dict[str, Mapping[str, Any]] = {}
         with os_errors_as(UsageError, f"cannot write {path}"):
             text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-            with path.open("a", encoding="utf-8") as file:
-                # A line that was being written when its writer was killed is ended, and means nothing.
-                file.write("\n" if text and not text.endswith("\n") else "")
+            path.open("a").close()
         for line in text.splitlines():
             self._read(line)
 
@@ -40,10 +38,5 @@ class ResultsFile:
 
     def add(self, key: str, judgement: Mapping[str, Any]) -> None:
         """Appends a judgement, which then survives the end of this process."""
-        line = json.dumps({"key": key, **judgement}) + "\n"
         with os_errors_as(UsageError, f"cannot write {self.path}"):
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+            append_line(self.path, json.dumps({"key": key, **judgement}))
