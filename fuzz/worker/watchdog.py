@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 POLL_SECONDS = 0.05
 """Seconds between two looks at every process's clock and memory."""
@@ -27,8 +28,8 @@ class Watchdog:
                 self._thread.start()
 
     def remove(self, check: Callable[[], None]) -> None:
-        """Calls a check no more; it does not run any longer when this returns."""
-        with self._lock:
+        """Calls a check no more, if it did; it does not run any longer when this returns."""
+        with self._lock, suppress(ValueError):
             self._checks.remove(check)
 
     def _run(self) -> None:

@@ -32,8 +32,9 @@ from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
 from fuzz.worker.system import resident
+from fuzz.worker.watchdog import Watchdog
 from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
-from fuzz.worker.worker_process import REFERENCE_FAILED
+from fuzz.worker.worker_process import REFERENCE_FAILED, WorkerProcess
 from fuzz.worker.worker_server import CONTEXT
 
 HANDLER = f"{__name__}:make_handler"
@@ -281,6 +282,27 @@ def test_requests_behind_a_death_are_answered_in_their_order(worker: Worker) -> 
         (("echo", 2), 2),
         (("echo", 3), 3),
     ]
+
+
+@pytest.mark.parametrize(("owner", "name"), [(WorkerProcess, "end"), (Watchdog, "remove")])
+def test_a_worker_whose_stop_is_interrupted_ends_and_can_be_stopped_again(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = getattr(owner, name)
+
+    def interrupted(*arguments: Any) -> None:
+        whole(*arguments)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Worker(HANDLER, None, 8 << 30, 120.0) as worker:
+        worker.start()
+        child = worker.process
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, interrupted)
+            worker.stop()
+    assert child is not None and child.has_ended and worker.process is None
+    with worker:
+        assert worker.call(("echo", "again")) == "again"
 
 
 def test_after_the_last_response_the_process_is_a_new_one(worker: Worker) -> None:
