@@ -127,6 +127,17 @@ def own_folder(prefix: str) -> tuple[str, ExitStack]:
     return folder, held
 
 
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[str]:
+    """A folder of this process for temporary files, as `own_folder` makes it, which is removed after the block."""
+    folder, held = own_folder(prefix)
+    with held:
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Puts the names in a folder on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -9,13 +9,15 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
+from fuzz.files import temporary_folder
 from fuzz.worker.child.serve import heartbeat
 
 # By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
@@ -120,28 +122,45 @@ def build(c: str, name: str, characters: int = 0) -> bytes:
 
     Raises NoCompiler, CompilerFailed or CompilerTimeout.
     """
-    with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
+    with temporary_folder("cpu-kernel-") as folder:
         source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         source.write_text(c, encoding="utf-8")
         command = command_line(str(source), target, characters or len(c))
-        errors = run_compiler(command, name)
+        errors = run_compiler(command, name, folder)
         if errors is not None:
             raise CompilerFailed(f"the C compiler failed on kernel {name}: {' '.join(command)}\n{errors[:4000]}")
         return target.read_bytes()
 
 
-def run_compiler(command: list[str], name: str) -> str | None:
+def run_compiler(command: list[str], name: str, folder: str) -> str | None:
     """What the compiler wrote to standard error where it failed, else None. CompilerTimeout after TIMEOUT seconds."""
     end = time.monotonic() + TIMEOUT
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        while True:
-            heartbeat()
-            try:
-                output, _ = process.communicate(timeout=min(HEARTBEAT, max(end - time.monotonic(), 0)))
-                return output.decode(errors="replace") if process.returncode else None
-            except subprocess.TimeoutExpired:
-                if time.monotonic() >= end:
-                    process.kill()
-                    raise CompilerTimeout(f"the C compiler took over {TIMEOUT:g} s on kernel {name}") from None
+    streams = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with start_compiler(command, folder, **streams) as process:
+        try:
+            while True:
+                heartbeat()
+                try:
+                    output, _ = process.communicate(timeout=min(HEARTBEAT, max(end - time.monotonic(), 0)))
+                    return output.decode(errors="replace") if process.returncode else None
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() >= end:
+                        raise CompilerTimeout(f"the C compiler took over {TIMEOUT:g} s on kernel {name}") from None
+        finally:
+            end_compiler(process)
+
+
+def start_compiler(command: list[str], folder: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Starts the compiler with its temporary files in a folder; `streams` are Popen's.
+
+    It is a group of processes: what is at work are those that it starts, which outlive it where it alone is killed.
+    """
+    return subprocess.Popen(command, process_group=0, env={**os.environ, "TMPDIR": folder}, **streams)
+
+
+def end_compiler(process: subprocess.Popen[bytes]) -> None:
+    """Ends the compiler, where it has not ended, with what it has started."""
+    # Once it has been waited for, the number may be another group's.
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

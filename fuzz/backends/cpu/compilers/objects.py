@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,14 @@ from typing import IO
 
 from triton import knobs
 
-from fuzz.backends.cpu.compilers.compiler import TIMEOUT, build, command_line, version
+from fuzz.backends.cpu.compilers.compiler import (
+    TIMEOUT,
+    build,
+    command_line,
+    end_compiler,
+    start_compiler,
+    version,
+)
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.files import replace_file
 from fuzz.worker.system import POLITE
@@ -32,6 +40,8 @@ FORMAT_ERROR = re.compile("(invalid|wrong) ELF|ELF |file too short|nonzero paddi
 """How messages of the loader begin that are about the content of a file, not about descriptors or memory."""
 FOLDER = "cpu-kernels"
 """The folder of shared objects in Triton's cache."""
+BUILDS_FOLDER = "cpu-builds"
+"""The folder beside it of builds in the background: the lock of each, and a folder of its files."""
 
 
 def kept_path(made_by: str, c: KernelText, ending: str) -> Path:
@@ -98,17 +108,19 @@ class BackgroundBuild:
 
     def __init__(self, c: KernelText, path: Path, lock: IO[bytes]) -> None:
         self.path, self._lock = path, lock
-        # Not the name of `build_object`, which may make the same meanwhile.
-        self._made = path.with_suffix(f".{os.getpid()}-background")
+        self._folder = build_folder(lock.name)
+        self._folder.mkdir(exist_ok=True)
+        self._made = self._folder / path.name
         with tempfile.TemporaryFile() as source:
             source.write(c.text.encode())
             source.seek(0)
             command = command_line("-", self._made, c.characters)
             silent = subprocess.DEVNULL
-            self._process = subprocess.Popen(command, stdin=source, stdout=silent, stderr=silent)
+            streams = dict(stdin=source, stdout=silent, stderr=silent)
+            self._process = start_compiler(command, str(self._folder), **streams)
         with suppress(OSError):
-            # It yields to the kernels that run meanwhile; what it starts inherits this.
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.nice(0) + POLITE)
+            # It yields to the kernels that run meanwhile.
+            os.setpriority(os.PRIO_PGRP, self._process.pid, os.nice(0) + POLITE)
         self._end = time.monotonic() + TIMEOUT
         atexit.register(self.stop)
         self._pid = os.getpid()
@@ -118,14 +130,12 @@ class BackgroundBuild:
     def start(cls, c: KernelText) -> BackgroundBuild | None:
         """Starts the compiler; None where another process has it make the same. Raises NoCompiler or OSError."""
         path = object_path(c)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path.with_suffix(".lock"), "wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return cls(c, path, lock)
-        except BlockingIOError:
-            lock.close()
-            return None
+        builds = path.parent.with_name(BUILDS_FOLDER)
+        for folder in (path.parent, builds):
+            folder.mkdir(parents=True, exist_ok=True)
+        remove_left_builds(builds)
+        lock = lock_build(builds / f"{path.stem}.lock")
+        return None if lock is None else cls(c, path, lock)
 
     @property
     def is_foreign(self) -> bool:
@@ -150,19 +160,48 @@ class BackgroundBuild:
         atexit.unregister(self.stop)
         if self.is_foreign:
             return
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):
-            self._made.unlink(missing_ok=True)
-            os.unlink(self._lock.name)
-        self._lock.close()
+        end_compiler(self._process)
+        remove_build(self._lock)
 
     def leave(self) -> None:
         """In a forked process, leaves the compiler and its files to the one that started it."""
         atexit.unregister(self.stop)
-        # The lock is held as long as anybody has its file open. The process is nobody's to wait for here.
+        # The process is nobody's to wait for here.
         self._lock.close()
         self._process.returncode = 0
+
+
+def build_folder(lock: str) -> Path:
+    """The folder of the files of a build, beside its lock."""
+    return Path(lock).with_suffix("")
+
+
+def lock_build(path: Path) -> IO[bytes] | None:
+    """The lock of a build, which lasts as long as anybody has its file open; None where another process holds it."""
+    lock = open(path, "wb")
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who held it may have removed it meanwhile: then the next one locks another file.
+        if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            return lock
+    lock.close()
+    return None
+
+
+def remove_build(lock: IO[bytes]) -> None:
+    """Removes the files of a build, and gives up its lock."""
+    shutil.rmtree(build_folder(lock.name), ignore_errors=True)
+    with suppress(OSError):
+        os.unlink(lock.name)
+    lock.close()
+
+
+def remove_left_builds(folder: Path) -> None:
+    """Removes what processes have left of their builds that were killed."""
+    for path in folder.glob("*.lock"):
+        with suppress(OSError):
+            if lock := lock_build(path):
+                remove_build(lock)
 
 
 STARTED: weakref.WeakSet[BackgroundBuild] = weakref.WeakSet()
