@@ -24,6 +24,10 @@ NEW_OBJECTS = 50_000
 """New objects after which Python looks for garbage: after 700, as it does by itself, imports take a sixth longer."""
 
 
+INTERRUPTED = 130
+"""The exit code of a command that a Ctrl-C ends, but for a run, whose results it has."""
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
     if arguments is None:
@@ -69,6 +73,9 @@ def exit_code(arguments: list[str]) -> int:
 
         code = int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)
         sys.stdout.flush()
+        # Typer makes this code of a Ctrl-C.
+        if code == INTERRUPTED:
+            complain("interrupted")
         return code
     except FuzzError as error:
         # Who has closed a pipe, as head does, has read enough.
@@ -77,7 +84,7 @@ def exit_code(arguments: list[str]) -> int:
         return USAGE
     except KeyboardInterrupt:
         complain("interrupted")
-        return 130
+        return INTERRUPTED
     except InternalError as error:
         complain(f"internal error in a worker\n{error}")
         return INTERNAL

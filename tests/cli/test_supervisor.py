@@ -71,7 +71,7 @@ def test_a_file_that_does_not_end_or_starts_processes_leaves_none(tmp_path: Path
     assert children(running.pid) == pids[:1]
     # Others know the command by the number of its first process.
     running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 130
+    assert running.wait(60) == 130 and running.printed("stderr") == "fuzz: interrupted\n"
     assert all(has_ended(pid) for pid in pids)
 
 
