@@ -55,6 +55,7 @@ class TerminalProgress(Watcher):
     live: Live | None = None
     last_print: float = -1.0
     cut_off: int = 0
+    interrupted: bool = False
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.options, self.target, self.backend = options, target, backend
@@ -108,7 +109,11 @@ class TerminalProgress(Watcher):
     def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
         self.cut_off += 1
         if self.cut_off <= MOST_CUT_OFF:
-            self._print(f"case {index} disagrees, and the time ended before that was confirmed: {headline(finding)}")
+            why = "the run was interrupted" if self.interrupted else "the time ended"
+            self._print(f"case {index} disagrees, and {why} before that was confirmed: {headline(finding)}")
+
+    def on_interrupt(self) -> None:
+        self.interrupted = True
 
     def on_removed(self, bug: Bug) -> None:
         self._print(f"{bug.path} is gone: its entry was removed or replaced during the run")

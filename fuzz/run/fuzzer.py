@@ -175,6 +175,7 @@ class Fuzzer:
                     pass
                 except KeyboardInterrupt:
                     interrupted = True
+                    self.watcher.on_interrupt()
                 finally:
                     # Whatever ends the run, no call goes on.
                     running = pool.running

@@ -67,5 +67,8 @@ class Watcher:
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         """The disagreement of case number `index` is no finding."""
 
+    def on_interrupt(self) -> None:
+        """Somebody ends the run before its time: what is cut off from now on is for that reason."""
+
     def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
         """The run ended before it was known whether the disagreement of case number `index` is a finding."""

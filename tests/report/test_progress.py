@@ -148,12 +148,15 @@ def test_a_run_without_a_confirmed_finding_says_what_disagreements_count_as(seen
     assert f"findings none confirmed; what disagreed counts as {severity}" in told
 
 
-def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> None:
+@pytest.mark.parametrize("why", ["the time ended", "the run was interrupted"])
+def test_few_of_the_disagreements_that_were_cut_off_are_shown_and_why(entry: Entry, why: str) -> None:
     progress, text = watched()
     assert entry.finding
+    if "interrupted" in why:
+        progress.on_interrupt()
     for index in range(100):
         progress.on_cut_off(entry.case, entry.finding, index)
-    assert text.getvalue().count("the time ended before that was confirmed") == 3
+    assert text.getvalue().count(f"{why} before that was confirmed") == 3
 
 
 def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, entry: Entry) -> None:

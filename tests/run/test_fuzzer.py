@@ -66,6 +66,23 @@ def test_a_call_that_still_runs_at_the_end_is_killed_and_no_hang(tmp_path: Path)
     assert not any("hung" in path.name for path in corpus.entry_files([tmp_path]))
 
 
+class Interrupt(Watcher):
+    """Does what a Ctrl-C does to a run after its first cases, and notes whether the run says so."""
+
+    told = False
+
+    def on_progress(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    def on_interrupt(self) -> None:
+        self.told = True
+
+
+def test_a_run_that_is_interrupted_tells_its_watcher(tmp_path: Path) -> None:
+    watcher = Interrupt()
+    assert fuzz(tmp_path, "False", watcher).interrupted and watcher.told
+
+
 class EndWhenSaved(Watcher):
     """Ends the time of a run with the first disagreement, and notes what was cut off."""
 
