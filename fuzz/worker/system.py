@@ -33,6 +33,25 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 HUGE_PAGES_ALLOWED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
+@contextmanager
+def blocked_interrupts() -> Iterator[None]:
+    """Inside, this thread gets no Ctrl-C, nor does a process that it starts, which has to call `ignore_interrupts`.
+
+    A Python that is starting would end with a traceback.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def ignore_interrupts() -> None:
+    """Ignores every Ctrl-C in this process: who has started it ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def signal_at_parents_end(number: int) -> None:
     """Has a signal sent to this process when the one that forked it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, resource_tracker
 from typing import Any, Protocol
 
 from fuzz.errors import InternalError, ReferenceFailedError, TargetError, UsageError
@@ -35,7 +35,14 @@ from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import EvaluateReference, Report, report_of_outcome
-from fuzz.worker.system import environment, kill_server, restore_server_folder, resume_if_stopped, without_main
+from fuzz.worker.system import (
+    blocked_interrupts,
+    environment,
+    kill_server,
+    restore_server_folder,
+    resume_if_stopped,
+    without_main,
+)
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 from fuzz.worker.worker_process import GARBLED, REFERENCE_FAILED, ProgramOrders, WorkerProcess, raise_own_fault
 from fuzz.worker.worker_server import CONTEXT, SAFE_PATH, STARTS
@@ -152,7 +159,9 @@ class Worker:
         arguments = channel, activity, self.handler, self.config, StandardError()
         process = context.Process(target=supervise, args=arguments, daemon=True)
         variables = {**SAFE_PATH, **self.environment}
-        with STARTS, without_main(), environment(variables), _forking_from(own):
+        # Starting it would allow interrupts again.
+        resource_tracker.ensure_running()
+        with STARTS, without_main(), environment(variables), _forking_from(own), blocked_interrupts():
             process.start()
         return process
 

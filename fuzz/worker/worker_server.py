@@ -15,7 +15,7 @@ from typing import Any
 from fuzz.errors import UsageError, one_line
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.python_process import importing_this
-from fuzz.worker.system import environment
+from fuzz.worker.system import blocked_interrupts, environment
 
 CONTEXT = get_context("forkserver")
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
@@ -24,6 +24,12 @@ COUNT_FORKS = "fuzz.worker.child.count_forks"
 """The module that the server imports after all others."""
 START_PYTHON: Callable[[bytes, Sequence[Any], Sequence[int]], int] = vars(util)["spawnv_passfds"]
 """Starts a new Python for the server."""
+IGNORE_INTERRUPTS = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+"""
+"""What a server does first, which cannot import this package yet; else it would once all its modules are imported."""
 STARTS = threading.Lock()
 """Held while a process starts, which changes this process's variables for a moment."""
 
@@ -75,7 +81,8 @@ def _start_server(
 
 def _run_in_python(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:
     """Starts a new Python, which would import nothing where it does not find this package; its number."""
-    return START_PYTHON(path, [*arguments[:-1], importing_this(arguments[-1])], passed)
+    with blocked_interrupts():
+        return START_PYTHON(path, [*arguments[:-1], importing_this(IGNORE_INTERRUPTS + arguments[-1])], passed)
 
 
 def _run_in_fork(path: bytes, arguments: Sequence[Any], passed: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,11 @@ from fuzz.worker.child.serve import heartbeat, running
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
-from fuzz.worker.system import resident
+from fuzz.worker.system import resident, without_main
 from fuzz.worker.watchdog import Watchdog
 from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
 from fuzz.worker.worker_process import REFERENCE_FAILED, WorkerProcess
-from fuzz.worker.worker_server import CONTEXT
+from fuzz.worker.worker_server import CONTEXT, _run_in_python, _start_server
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -282,6 +283,37 @@ def test_requests_behind_a_death_are_answered_in_their_order(worker: Worker) -> 
         (("echo", 2), 2),
         (("echo", 3), 3),
     ]
+
+
+def interrupts_each_python(folder: Path) -> str:
+    """The path of modules of Pythons to which Ctrl-C comes as they start."""
+    note = f"open({str(folder / 'sent')!r}, 'a').write('.')"
+    (folder / "sitecustomize.py").write_text(f"import os, signal\n{note}\nos.kill(os.getpid(), signal.SIGINT)\n")
+    return str(folder)
+
+
+def test_a_ctrl_c_does_not_end_a_worker_that_starts_a_python(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    variables = {"PYTHONPATH": interrupts_each_python(tmp_path)}
+    with Worker(HANDLER, None, 8 << 30, 120.0, variables) as worker:
+        assert worker.call(("echo", "alive")) == "alive"
+    assert (tmp_path / "sent").read_text() == "." and "Traceback" not in capfd.readouterr().err
+
+
+def test_a_ctrl_c_does_not_end_a_server_of_workers_that_starts_a_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", interrupts_each_python(tmp_path))
+    server = forkserver.ForkServer()
+    _start_server(_run_in_python, server)
+    try:
+        monkeypatch.setattr(forkserver, "connect_to_new_process", server.connect_to_new_process)
+        process = CONTEXT.Process(target=os.getpid)
+        with without_main():
+            process.start()
+        process.join()
+        assert process.exitcode == 0 and (tmp_path / "sent").read_text() == "."
+    finally:
+        server._stop()
 
 
 @pytest.mark.parametrize(("owner", "name"), [(WorkerProcess, "end"), (Watchdog, "remove")])

@@ -20,7 +20,7 @@ from fuzz.worker.activity import CHANNEL_LOST, Activity
 from fuzz.worker.child.output_relay import OutputRelay
 from fuzz.worker.child.serve import serve
 from fuzz.worker.child.target_server import restore_imports
-from fuzz.worker.system import adopt_orphans, children, end_children, signal_at_parents_end
+from fuzz.worker.system import adopt_orphans, children, end_children, ignore_interrupts, signal_at_parents_end
 
 REAP_MILLISECONDS = 1000
 """How often processes are collected that have ended and that nobody waits for."""
@@ -33,7 +33,7 @@ def supervise(channel: socket.socket, activity: Activity, handler: str, config: 
 
     It ends with its worker, and ends the worker where the run closes its end of the channel or has ended.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     _leave_the_server()
     restore_imports()
     adopt_orphans()
