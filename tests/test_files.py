@@ -14,7 +14,7 @@ from processes import room_for
 
 from fuzz import corpus
 from fuzz.errors import CorpusError
-from fuzz.files import append_line, lock_folder, own_folder, read_file, write_file
+from fuzz.files import append_line, lock_folder, own_folder, read_file, temporary_folder, write_file
 from fuzz.model.entry import Entry
 
 
@@ -119,3 +119,16 @@ def test_a_line_begins_anew_after_what_a_killed_writer_left(tmp_path: Path) -> N
     path.write_text("first\nsec")
     append_line(path, "third")
     assert path.read_text() == "first\nsec\nthird\n"
+
+
+def test_a_temporary_folder_is_held_inside_its_block_and_removed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), temporary_folder("one-") as folder:
+        (Path(folder) / "file").touch()
+        os.utime(folder, (0, 0))
+        with temporary_folder("one-") as other:
+            assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name, Path(other).name}
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []

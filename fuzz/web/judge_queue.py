@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from fuzz.campaign.store import Store, Submission
 from fuzz.errors import StoreError, describe_lack
+from fuzz.files import temporary_folder
 from fuzz.judge.batch.host import JudgeHost, Stopped
 from fuzz.judge.batch.task import JudgeTask, TaskOptions, failure
 from fuzz.judge.formats import FLASHINFER
@@ -108,7 +108,7 @@ class JudgeQueue:
             # Its files are not written: it may be what cannot be done.
             task = name_task(taken, Path(), self.workers)
             return failure(task, f"{MAX_TRIES} services ended while they judged it", CRASHED)
-        with tempfile.TemporaryDirectory(prefix="fuzz-submission-") as name:
+        with temporary_folder("fuzz-submission-") as name:
             task = name_task(taken, Path(name), self.workers)
             write_files(taken, task)
             judgement = host.judge(task, partial(self._save_heartbeat, taken.id, [time.monotonic()]))

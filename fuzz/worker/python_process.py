@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -35,7 +34,7 @@ SECRETS = ("FUZZ_TOKEN",)
 """Variables that the code of others has no business reading."""
 FOLDER_VARIABLE = "FUZZ_PROCESS_FOLDER"
 """Names the folder of a process that `PipeProcess` starts."""
-FOLDER_PREFIX = "fuzz-host-"
+FOLDER_PREFIX, ISOLATED_PREFIX = "fuzz-host-", "fuzz-isolated-"
 Received = tuple[list[bytes], bytes, str]
 """(messages of a process, what it has printed, how it has ended or nothing)."""
 MODULE = "import runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
@@ -100,9 +99,13 @@ class PipeProcess:
     """Held while the folder may not be removed by others."""
 
     @classmethod
-    def start(cls, command: tuple[str, ...], *arguments: str, folder: str = "", **options: Any) -> PipeProcess:
-        """Starts a command with the number of its end of the pipe, then `arguments`; `options` are Popen's."""
-        lock = ExitStack()
+    def start(
+        cls, command: tuple[str, ...], *arguments: str, folder: str = "", lock: ExitStack | None = None, **options: Any
+    ) -> PipeProcess:
+        """Starts a command with the number of its end of the pipe, then `arguments`; `options` are Popen's.
+
+        What holds a `lock` of a `folder` goes to the process's object.
+        """
         with suppress(OSError):
             # Where the disk takes none the process says so, as it cannot make its own.
             if not folder:
@@ -116,7 +119,7 @@ class PipeProcess:
             )  # fmt: skip
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        return cls(process, ours, folder, lock)
+        return cls(process, ours, folder, lock or ExitStack())
 
     @property
     def pid(self) -> int:
@@ -181,9 +184,9 @@ class PipeProcess:
 
 def start_isolated(command: tuple[str, ...]) -> PipeProcess:
     """Starts a process that runs the code of others: silent, with a folder for its temporary files."""
-    folder = tempfile.mkdtemp(prefix="fuzz-isolated-")
+    folder, lock = own_folder(ISOLATED_PREFIX)
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return PipeProcess.start(command, folder=folder, env=isolated_environment(folder), **quiet)
+    return PipeProcess.start(command, folder=folder, lock=lock, env=isolated_environment(folder), **quiet)
 
 
 def isolated_environment(folder: str) -> dict[str, str]:

@@ -232,8 +232,18 @@ def judge_with_failures(
 
 def test_a_machine_that_lacks_something_for_a_while_judges_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
-    found = judge_with_failures(store, monkeypatch, tempfile, "TemporaryDirectory", full, 2 * MAX_TRIES)
+    found = judge_with_failures(store, monkeypatch, judge_queue, "temporary_folder", full, 2 * MAX_TRIES)
     assert (found["verdict"], found["tries"]) == ("RIGHT", 1)
+
+
+def test_the_files_of_a_killed_service_are_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = Path(tempfile.mkdtemp(prefix="fuzz-submission-"))
+    os.utime(left, (0, 0))
+    assert judge_with_failures(store, monkeypatch, judge_queue, "write_files", OSError(), 0)["verdict"] == "RIGHT"
+    assert not left.exists()
 
 
 def test_a_submission_whose_files_cannot_be_written_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,13 @@ import site
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fuzz
-from fuzz.worker.python_process import PipeProcess, module_command, program_command
+from fuzz.worker.python_process import PipeProcess, module_command, program_command, start_isolated
 
 SHOWS_ORIGIN = "print(find_spec('fuzz').origin, *sys.argv[1:])"
 
@@ -46,11 +47,14 @@ def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
     assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
 
 
-def test_a_process_removes_the_folders_of_killed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("start", "prefix"), [(PipeProcess.start, "fuzz-host-"), (start_isolated, "fuzz-isolated-")])
+def test_a_process_removes_the_folders_of_killed_ones(
+    start: Callable[[tuple[str, ...]], PipeProcess], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = Path(tempfile.mkdtemp(prefix="fuzz-host-"))
+    left = Path(tempfile.mkdtemp(prefix=prefix))
     os.utime(left, (0, 0))
-    process = PipeProcess.start((sys.executable, "-S", "-c", "import sys; sys.stdin.read()"))
+    process = start((sys.executable, "-S", "-c", "import sys; sys.stdin.read()"))
     try:
         assert [str(path) for path in tmp_path.iterdir()] == [process.folder]
     finally:
