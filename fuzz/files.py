@@ -103,12 +103,17 @@ def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
     BlockingIOError where another one holds it and `wait` is false; OSError where the folder cannot be read.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with _locked(folder, wait=wait):
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _locked(folder: Path, *, wait: bool = True) -> ExitStack:
+    """What holds the lock of a folder until it is closed. A forked process, which may lack the descriptor, drops it."""
+    with ExitStack() as held:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        held.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return held.pop_all()
 
 
 def own_folder(prefix: str) -> tuple[str, ExitStack]:
@@ -122,9 +127,8 @@ def own_folder(prefix: str) -> tuple[str, ExitStack]:
             if time.time() - path.stat().st_mtime > UNLOCKED_SECONDS:
                 # Links of others are left alone.
                 shutil.rmtree(path, ignore_errors=True)
-    folder, held = tempfile.mkdtemp(prefix=prefix), ExitStack()
-    held.enter_context(lock_folder(Path(folder)))
-    return folder, held
+    folder = tempfile.mkdtemp(prefix=prefix)
+    return folder, _locked(Path(folder))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -132,3 +133,13 @@ def test_a_temporary_folder_is_held_inside_its_block_and_removed_after_it(
             assert {path.name for path in tmp_path.iterdir()} == {Path(folder).name, Path(other).name}
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_a_folder_does_not_end_with_what_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was forked and has closed all files would close another file of that number."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, held = own_folder("one-")
+    (name,) = (one for one in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{one}") == folder)
+    del held
+    gc.collect()
+    os.close(int(name))
