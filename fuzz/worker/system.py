@@ -8,13 +8,11 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import current_process, forkserver, util
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from types import ModuleType
-
-from fuzz.files import own_folder
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POLITE = 5
@@ -32,8 +30,6 @@ MANY_FORKS = 16
 end take a quarter of the processor's time."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """Variables for a process that workers are forked from: without them scipy, which libraries import, leaves threads."""
-SERVER_PREFIX = "fuzz-server-"
-"""The beginning of the name of the folder with the socket of the server of workers."""
 HUGE_PAGES_ALLOWED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -197,19 +193,6 @@ def _memory_limit_files() -> list[Path]:
             elif controllers == "memory":
                 files += [groups / "memory" / group / "memory.limit_in_bytes" for group in above]
     return files
-
-
-def make_server_folder() -> None:
-    """Has the server's socket made in a folder that the next process removes where this one is killed."""
-    if vars(current_process())["_config"].get("tempdir") is None:
-        folder, lock = own_folder(SERVER_PREFIX)
-        use_server_folder(folder)
-        util.Finalize(None, _remove_own_folder, (folder, lock), exitpriority=-100)
-
-
-def _remove_own_folder(folder: str, lock: ExitStack) -> None:
-    with lock:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def use_server_folder(folder: str) -> None:

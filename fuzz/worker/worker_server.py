@@ -15,7 +15,7 @@ from typing import Any
 from fuzz.errors import UsageError, one_line
 from fuzz.worker.child.serve import close_files_but
 from fuzz.worker.python_process import importing_this
-from fuzz.worker.system import blocked_interrupts, environment, make_server_folder
+from fuzz.worker.system import blocked_interrupts, environment
 
 CONTEXT = get_context("forkserver")
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
@@ -70,7 +70,6 @@ def _start_server(
     with STARTS, environment(SAFE_PATH):
         # It is started by the function that is replaced below, and not meant.
         resource_tracker.ensure_running()
-        make_server_folder()
         processes.spawnv_passfds = run
         try:
             (server or forkserver).ensure_running()

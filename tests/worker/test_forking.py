@@ -137,15 +137,6 @@ def test_a_forked_server_that_fails_says_why() -> None:
     assert "RuntimeError: the server cannot start" in ended.stderr
 
 
-def test_the_folder_of_the_server_of_a_killed_program_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    program = "import os, sys\nfrom fuzz.worker.worker_server import fork_server\nfork_server()\n"
-    for end, left in (("os.kill(os.getpid(), 15)", 1), ("", 0)):
-        subprocess.run([sys.executable, "-c", program + end], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
-        assert len(list(tmp_path.iterdir())) == left
-        for path in tmp_path.iterdir():
-            os.utime(path, (0, 0))
-
-
 @pytest.mark.parametrize("become", ["pass", "open(folder, 'w').close()"], ids=["nothing", "a file"])
 def test_a_folder_of_the_server_that_a_kernel_removed_prints_nothing_at_the_end(tmp_path: Path, become: str) -> None:
     program = (
