@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -119,16 +120,23 @@ def _locked(folder: Path, *, wait: bool = True) -> ExitStack:
 def own_folder(prefix: str) -> tuple[str, ExitStack]:
     """(a new folder for temporary files of this process, what holds its lock); those of ended processes are removed.
 
-    Both are theirs whose names begin with the prefix. OSError where none can be made.
+    Both are this user's whose names are the prefix and what `tempfile` makes of one. OSError where none can be made.
     """
+    made = re.compile(re.escape(prefix) + "[a-z0-9_]{8}")
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with suppress(OSError), lock_folder(path, wait=False):
-            # Whoever has made a young one may not have locked it yet.
-            if time.time() - path.stat().st_mtime > UNLOCKED_SECONDS:
-                # Links of others are left alone.
-                shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            if not made.fullmatch(path.name) or path.lstat().st_uid != os.getuid():
+                continue
+            with lock_folder(path, wait=False):
+                # Whoever has made a young one may not have locked it yet.
+                if time.time() - path.stat().st_mtime > UNLOCKED_SECONDS:
+                    # Links of others are left alone.
+                    shutil.rmtree(path, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=prefix)
-    return folder, _locked(Path(folder))
+    with suppress(OSError):
+        return folder, _locked(Path(folder))
+    # Where a file system has no locks, nobody can tell that its process has ended either.
+    return folder, ExitStack()
 
 
 @contextmanager

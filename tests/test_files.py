@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gc
 import os
 import socket
@@ -90,19 +92,35 @@ def test_a_folder_of_a_killed_process_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    names = ("one-left", "one-held", "one-young", "other-left")
+    names = ("one-left____", "one-held____", "one-young___", "other-left____", "one-experiments")
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "socket").touch()
         if "young" not in name:
             os.utime(tmp_path / name, (0, 0))
-    with lock_folder(tmp_path / "one-held"):
+    with lock_folder(tmp_path / "one-held____"):
         own, held = own_folder("one-")
         os.utime(own, (0, 0))
         later, held_later = own_folder("one-")
     assert {path.name for path in tmp_path.iterdir()} == {*names[1:], Path(own).name, Path(later).name}
     for each in (held, held_later):
         each.close()
+
+
+def test_where_a_file_system_has_no_locks_a_folder_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for _ in range(2):
+        folder, held = own_folder("one-")
+        os.utime(folder, (0, 0))
+        held.close()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_line_that_a_full_disk_takes_in_part_is_cut_off_again(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
-from fuzz.files import temporary_folder
 from fuzz.worker.child.serve import heartbeat
 
 # By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
@@ -122,7 +122,7 @@ def build(c: str, name: str, characters: int = 0) -> bytes:
 
     Raises NoCompiler, CompilerFailed or CompilerTimeout.
     """
-    with temporary_folder("cpu-kernel-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
         source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         source.write_text(c, encoding="utf-8")
         command = command_line(str(source), target, characters or len(c))
