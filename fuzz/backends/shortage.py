@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import resource
+import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ REQUESTED = re.compile(
     r"(?:[Tt]ried to allocate|Unable to allocate|No memory for) ([\d.]+) (bytes|KiB|MiB|GiB|TiB)", re.ASCII
 )
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+COMPILERS = ("fuzz", "triton")
+"""Packages whose modules write and read the cache of compiled kernels."""
 SPARE = 64 << 20
 """Bytes that a machine keeps free for its own."""
 
@@ -54,8 +58,18 @@ def describe_shortage(error: BaseException, backend: Backend) -> str:
 
 
 def is_of_cache(error: OSError) -> bool:
-    """Whether it is of a file in the cache of compiled kernels, which other processes empty meanwhile."""
+    """Whether the compiler missed a file in the cache of compiled kernels, which other processes empty meanwhile.
+
+    What a launcher keeps there, and looks for itself, is its own affair.
+    """
     from triton import knobs
+
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package not in sys.stdlib_module_names:
+            if package not in COMPILERS:
+                return False
+            break
 
     folder = knobs.cache.dir
     names = (name for name in (error.filename, error.filename2) if folder and isinstance(name, str))

@@ -58,11 +58,23 @@ def test_a_cache_of_kernels_that_others_empty_is_no_finding(
     gelu: Target, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    gone = FileNotFoundError(errno.ENOENT, "no such file", str(tmp_path / "cache" / "KEY" / "kernel.json"))
-    outcome = outcome_of(gone, gelu, case)
+    gone = tmp_path / "cache" / "KEY" / "kernel.json"
+
+    def outcome_in(module: str, path: Path) -> Outcome:
+        """Where a module looks for a file through the standard library."""
+        looks: dict[str, object] = {"__name__": module}
+        exec("def look(fail):\n    fail()", looks)
+        fails: dict[str, object] = {
+            "__name__": "pathlib",
+            "error": FileNotFoundError(errno.ENOENT, "no such file", str(path)),
+        }
+        exec("def fail():\n    raise error", fails)
+        return run(gelu, lambda **_: looks["look"](fails["fail"]), case.calls, BACKENDS["cpu"])  # type: ignore[operator]
+
+    outcome = outcome_in("triton.runtime.cache", gone)
     assert isinstance(outcome, NotRun) and outcome.message.startswith("Triton's cache cannot be used: FileNotFound")
-    beside = FileNotFoundError(errno.ENOENT, "no such file", str(tmp_path / "cache-of-launcher"))
-    assert isinstance(outcome_of(beside, gelu, case), Raised)
+    assert isinstance(outcome_in("triton.runtime.cache", tmp_path / "cache-of-launcher"), Raised)
+    assert isinstance(outcome_in("fuzz_target_mine", gone), Raised)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), LARGE, OSError(errno.ENOMEM, "Cannot allocate memory")])
