@@ -111,15 +111,21 @@ class PipeProcess:
             if not folder:
                 folder, lock = own_folder(FOLDER_PREFIX)
         options["env"] = {**options.get("env", os.environ), FOLDER_VARIABLE: folder}
-        ours, theirs = Pipe()
-        with theirs:
-            process = subprocess.Popen(
-                (*command, str(theirs.fileno()), *arguments), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                start_new_session=True, **options,
-            )  # fmt: skip
+        lock = lock or ExitStack()
+        with ExitStack() as failed:
+            failed.callback(lock.close)
+            failed.callback(shutil.rmtree, folder, ignore_errors=True)
+            ours, theirs = Pipe()
+            failed.callback(ours.close)
+            with theirs:
+                process = subprocess.Popen(
+                    (*command, str(theirs.fileno()), *arguments), stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()], start_new_session=True, **options,
+                )  # fmt: skip
+            failed.pop_all()
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        return cls(process, ours, folder, lock or ExitStack())
+        return cls(process, ours, folder, lock)
 
     @property
     def pid(self) -> int:

@@ -47,6 +47,17 @@ def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
     assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
 
 
+@pytest.mark.parametrize("start", [PipeProcess.start, start_isolated])
+def test_a_start_that_fails_leaves_no_folder_and_no_descriptor(
+    start: Callable[[tuple[str, ...]], PipeProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        start(("no such program",))
+    assert list(tmp_path.iterdir()) == [] and set(os.listdir("/proc/self/fd")) <= before
+
+
 @pytest.mark.parametrize(("start", "prefix"), [(PipeProcess.start, "fuzz-host-"), (start_isolated, "fuzz-isolated-")])
 def test_a_process_removes_the_folders_of_killed_ones(
     start: Callable[[tuple[str, ...]], PipeProcess], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
