@@ -39,8 +39,10 @@ def blocked_interrupts() -> Iterator[None]:
 
     A Python that is starting would end with a traceback.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        # One that came just before is raised from here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

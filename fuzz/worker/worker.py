@@ -281,15 +281,15 @@ class Worker:
     def stop(self) -> None:
         """Ends the process at once and drops the requests that are pending."""
         self.pending = {}
-        # A Ctrl-C may end this anywhere, and whoever catches it calls it again.
-        child, self._child = self._child, None
-        if child is None:
+        if self._child is None:
             return
+        # A Ctrl-C may end this anywhere, and whoever catches it calls it again.
         try:
             WATCHDOG.remove(self._enforce_limits)
         finally:
-            child.end()
-        self._ended = add_seconds((self._ended, child.activity.profile))
+            self._child.end()
+        self._ended = add_seconds((self._ended, self._child.activity.profile))
+        self._child = None
 
     @property
     def current(self) -> Any:

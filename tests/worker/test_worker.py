@@ -32,7 +32,7 @@ from fuzz.worker.child.serve import heartbeat, running
 from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig, report_of_outcome
-from fuzz.worker.system import resident, without_main
+from fuzz.worker.system import blocked_interrupts, resident, without_main
 from fuzz.worker.watchdog import Watchdog
 from fuzz.worker.worker import Worker, WorkerCrash, report_of_crash
 from fuzz.worker.worker_process import REFERENCE_FAILED, WorkerProcess
@@ -314,6 +314,21 @@ def test_a_ctrl_c_does_not_end_a_server_of_workers_that_starts_a_python(
         assert process.exitcode == 0 and (tmp_path / "sent").read_text() == "."
     finally:
         server._stop()
+
+
+def test_an_interrupt_just_before_interrupts_are_blocked_leaves_none_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    change, before = signal.pthread_sigmask, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def interrupted(how: int, signals: set[int]) -> set[int]:
+        mask = change(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise KeyboardInterrupt
+        return mask
+
+    monkeypatch.setattr(signal, "pthread_sigmask", interrupted)
+    with pytest.raises(KeyboardInterrupt), blocked_interrupts():
+        pass
+    assert change(signal.SIG_BLOCK, ()) == before
 
 
 @pytest.mark.parametrize(("owner", "name"), [(WorkerProcess, "end"), (Watchdog, "remove")])

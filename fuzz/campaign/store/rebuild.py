@@ -140,7 +140,8 @@ def forget_deleted(store: Store, findings: Sequence[FindingRecord]) -> int:
 def _has_just_changed(folder: Path) -> bool:
     """Whether a file may have been renamed in a folder within the last REPLACE_SECONDS."""
     try:
-        return time.time() - folder.stat().st_mtime < REPLACE_SECONDS
+        # A clock may go on behind that of a file server.
+        return abs(time.time() - folder.stat().st_mtime) < REPLACE_SECONDS
     except OSError:
         return False  # A campaign removes no folders.
 
