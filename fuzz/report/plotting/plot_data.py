@@ -34,7 +34,8 @@ class Linear:
         step = nice_step((self.high / 2 - self.low / 2) * 2 / (MAX_TICKS - 1))
         first = math.ceil(self.low / step)
         values = [(first + i) * step for i in range(MAX_TICKS + 3) if (first + i) * step <= self.high * (1 + 1e-12)]
-        return tuple((self.position(value), format_tick(value)) for value in values)
+        # A step may be less than the distance of two numbers.
+        return tuple((self.position(value), format_tick(value, step)) for value in dict.fromkeys(values))
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,12 @@ def nice_step(step: float) -> float:
     return next(times * power for times in (1, 2, 5, 10) if times * power >= step * (1 - 1e-12))
 
 
-def format_tick(value: float) -> str:
+def format_tick(value: float, step: float = 0.0) -> str:
+    """A number with few digits, but with as many as tell it from one that lies a step away."""
+    needed = math.ceil(math.log10(abs(value) / step)) + 2 if value and step else 0
     if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.6g}"
-    return f"{value:.3g}".replace("e+", "e").replace("e-0", "e-").replace("e0", "e")
+        return f"{value:.{max(6, needed)}g}"
+    return f"{value:.{max(3, needed)}g}".replace("e+", "e").replace("e-0", "e-").replace("e0", "e")
 
 
 def scale_of_values(values: Iterable[float]) -> Scale:

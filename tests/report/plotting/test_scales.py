@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fuzz.report.plotting.plot_data import Linear, SymLog, scale_of_errors, scale_of_values
@@ -23,6 +23,9 @@ def test_a_scale_keeps_the_order_of_values_and_holds_all_of_them(values: list[fl
 
 
 @given(ANY)
+@example([1.4302657161616772e16, 1.401419562315496e16])
+@example([1.0, 1.0 + 2**-52])
+@example([12345.6781, 12345.6782])
 def test_ticks_lie_apart_and_say_what_they_stand_for(values: list[float]) -> None:
     for scale in (scale_of_values(values), scale_of_errors(values)):
         ticks = scale.ticks
