@@ -124,6 +124,8 @@ def _execute(command: tuple[str, ...], working_folder: str, variables: dict[str,
         os.dup2(number, stream.fileno())
         os.close(number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A server that a worker has started anew blocks it, as that worker does meanwhile.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.chdir(working_folder)
     os.environ.clear()
     os.environ.update(variables)
