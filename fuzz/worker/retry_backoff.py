@@ -18,7 +18,7 @@ REST = 4.0
 class RetryBackoff:
     """Decides whether what could not run is tried again, and waits before; `seconds` counts the waits.
 
-    `on_lack` is told each time what the machine lacked.
+    `on_lack` is called each time with what the machine lacked.
 
     So what stays unavailable, such as address space beyond a limit, costs no more than a bounded share of a run's time.
     """

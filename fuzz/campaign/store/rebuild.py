@@ -20,7 +20,7 @@ BATCH = 256
 """Findings that are written in one transaction, which waits for the disk once, and keeps other writers out so long."""
 
 REPLACE_SECONDS = 30.0
-"""Seconds after which a campaign that gave an entry a smaller case, and so another name, has told the store of it."""
+"""Seconds in which a campaign that gives an entry a smaller case, and so another name, writes that to the store."""
 
 
 @dataclass(frozen=True)
