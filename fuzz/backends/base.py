@@ -219,6 +219,9 @@ class Backend:
     def synchronize(self) -> None:
         """Waits until everything launched has ended, and raises what it raised."""
 
+    def release_memory(self) -> None:
+        """Gives memory of the device that no tensor uses back, where it is so much that other processes lack it."""
+
     def is_fatal(self, error: BaseException) -> bool:
         """Whether the process cannot go on after this error."""
         return False

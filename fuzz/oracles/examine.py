@@ -107,18 +107,9 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
     @measured("oracles")
     def handle(request: Request) -> Answer:
         try:
-            if isinstance(request, ReplicaGroup):
-                return examine_group(runner, request)
-            if isinstance(request, Diagnose):
-                return diagnose_case(runner, request)
-            if isinstance(request, TryInvalidInput):
-                return find_harm(runner, request.case)
-            if isinstance(request, EvaluateReference):
-                evaluate_alone(runner.not_run(request.case))
-                return None
-            if isinstance(request, CompareEager):
-                return compare_eager(runner.run(request.case), request)
-            return examine_or_adjudicate(runner.run_again(request.case), request)
+            answer = answer_to(request)
+            backend.release_memory()
+            return answer
         except FatalError as fatal:
             return LastResponse(report_of_outcome(fatal.outcome))
         except Unattributed:
@@ -132,6 +123,20 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
                 raise
             answer = unexamined(request, f"no room to examine it: {one_line(error)}")
             return LastResponse(answer) if backend.is_fatal(error) else answer
+
+    def answer_to(request: Request) -> Answer:
+        if isinstance(request, ReplicaGroup):
+            return examine_group(runner, request)
+        if isinstance(request, Diagnose):
+            return diagnose_case(runner, request)
+        if isinstance(request, TryInvalidInput):
+            return find_harm(runner, request.case)
+        if isinstance(request, EvaluateReference):
+            evaluate_alone(runner.not_run(request.case))
+            return None
+        if isinstance(request, CompareEager):
+            return compare_eager(runner.run(request.case), request)
+        return examine_or_adjudicate(runner.run_again(request.case), request)
 
     return handle
 

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from fuzz.backends import BACKENDS, DEFAULT, SELECTABLE, backend, check_name
 from fuzz.backends.base import Backend
@@ -79,6 +81,22 @@ def test_a_backend_that_overrides_nothing_runs_and_observes_nothing() -> None:
 )
 def test_errors_that_no_launch_survives_end_a_process_on_a_gpu(said: str, is_fatal: bool) -> None:
     assert BACKENDS["cuda"].is_fatal(RuntimeError(f"Triton Error [CUDA]: {said}")) is is_fatal
+
+
+@pytest.mark.parametrize(("gib_unused", "is_released"), [(17, True), (1, False)])
+def test_a_gpus_memory_that_a_process_does_not_need_is_there_for_others(
+    monkeypatch: pytest.MonkeyPatch, gib_unused: int, is_released: bool
+) -> None:
+    used, emptied = 3 << 30, Mock()
+    held = {"allocated_bytes": used, "reserved_bytes": used + (gib_unused << 30)}
+    stats = {name: {"all": {"current": size}, "large_pool": {"current": size}} for name, size in held.items()}
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda: stats)
+    monkeypatch.setattr(torch.cuda, "empty_cache", emptied)
+    BACKENDS["cuda"].release_memory()
+    assert emptied.called is is_released
+    stats.clear()
+    BACKENDS["cuda"].release_memory()
+    assert emptied.call_count == is_released, "before the first tensor nothing is held"
 
 
 def test_processes_compile_without_the_device_where_the_backend_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,14 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     assert handle(Diagnose(case, case)) == ()
 
 
+def test_memory_of_the_device_is_released_after_each_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle, released = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu")), Mock()
+    monkeypatch.setattr(BACKENDS["cpu"], "release_memory", released)
+    for request in (Examine(case), ReplicaGroup(case, ((), ())), Diagnose(case, case)):
+        handle(request)
+    assert released.call_count == 3
+
+
 def test_a_device_that_is_lost_while_oracles_compute_ends_the_process(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

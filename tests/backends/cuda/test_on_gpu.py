@@ -119,3 +119,10 @@ def test_a_reference_is_evaluated_on_the_gpu_as_on_the_host(monkeypatch: pytest.
                 off = (one.value.cpu() - here[name].value).abs()
                 assert bool((off <= 1e-6 * here[name].spread + LEAST).all())
                 torch.testing.assert_close(one.spread.cpu(), here[name].spread, rtol=1e-2, atol=LEAST)
+
+
+def test_memory_of_large_cases_is_released() -> None:
+    torch.empty(4 << 30, dtype=torch.int8, device="cuda")
+    before = torch.cuda.memory_reserved()
+    CudaBackend().release_memory()
+    assert before >= 4 << 30 > torch.cuda.memory_reserved()
