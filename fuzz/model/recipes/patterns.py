@@ -44,6 +44,14 @@ def onehot(g: Grid) -> Array:
     return g.round(value)
 
 
+def prefixes(g: Grid) -> Array:
+    """1 in the first columns of each row, in a quarter of the rows from another place on; as likely in any number."""
+    columns = g.span.columns
+    begin, end = (below(g.row_bits(stream), columns + 1, g.xp) for stream in (1, 2))
+    begin = g.xp.where(below_low(g.row_bits(), 4) == 0, begin, 0)
+    return g.xp.where((begin <= g.column) & (g.column < end), g.fill(1), g.fill(0))
+
+
 def alternating(g: Grid) -> Array:
     size = g.round(g.normal(g.row_counter, g["exponent"]))
     return size ^ ((g.column & 1) << (g.dtype.bits - 1))

@@ -170,6 +170,12 @@ _KINDS = (
     _kind("tiny", edges.tiny, "the smallest normal binades", binades=(1, 16, 2)),
     _kind("ramp", patterns.ramp, "start, start + step, .. in each row", NUMBER, start=(-64, 64, 0), step=(-8, 8, 1)),
     _kind("onehot", patterns.onehot, "one 2^exponent a row, the others 0", exponent=_SCALE),
+    _kind(
+        "prefixes",
+        patterns.prefixes,
+        "true in the first columns of a row, of any number; in a quarter of the rows from another place on",
+        frozenset({"bool"}),
+    ),
     _kind("alternating", patterns.alternating, "+a, -a, +a, .. with one normal a a row", exponent=_SCALE),
     _kind(
         "nonfinite",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fitting_dtypes import fitting_dtype
 
-from fuzz.model.dtypes import dtype
 from fuzz.model.recipes import CURRENT, Recipe, generate
 
-# float32 bits of shape (2, 3), int32 for recipes of integers
+# float32 bits of shape (2, 3), int32 for recipes of integers, bool for those of flags
 GOLDEN = {
     "zeros/1 seed=7": "00000000 00000000 00000000 00000000 00000000 00000000",
     "ones/1 seed=7": "3f800000 3f800000 3f800000 3f800000 3f800000 3f800000",
@@ -40,6 +40,7 @@ GOLDEN = {
     "location_edges/1 seed=7 signed=0 align=0 spread=1 levels=1 points=1 s0=4 s1=4 s2=4 s3=4 s4=4 s5=4 s6=4 s7=4": (
         "3f800000 bdffffff 3ec00000 3f8fffff 3ec00000 3ebfffff"
     ),
+    "prefixes/1 seed=7": "00000001 00000001 00000001 00000001 00000001 00000000",
     "random_bits/1 seed=7": "289169ab ae9a7ed2 bfd6251d a00b8d06 1c13123b e12501e4",
 }
 
@@ -47,7 +48,7 @@ GOLDEN = {
 @pytest.mark.parametrize("text", GOLDEN)
 def test_words(text: str) -> None:
     recipe = Recipe.parse(text)
-    d = dtype("float32" if "float" in recipe.kind.fits else "int32")
+    d = fitting_dtype(recipe.kind, "float32", "int32")
     assert " ".join(f"{pattern:08x}" for pattern in generate(recipe, (2, 3), d).flat) == GOLDEN[text]
     assert recipe.text() == text
 

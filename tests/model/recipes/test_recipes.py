@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fitting_dtypes import fitting_dtype
 
 from fuzz.model.dtypes import DTYPES, dtype, from_bits, ordinal, to_bits
 from fuzz.model.recipes import (
@@ -40,7 +41,7 @@ def test_text_reads_back_at_both_ends_of_every_range(name: str) -> None:
     for end in (0, 1):
         made = recipe(name, 2**63 - 1, **{key: bounds[end] for key, bounds in kind.params.items()})
         assert Recipe.parse(made.text()) == made and hash(made) == hash(Recipe.parse(made.text()))
-        d = dtype("float32" if "float" in kind.fits else "int8")
+        d = fitting_dtype(kind, "float32", "int8")
         assert generate(made, (3, 5), d).shape == (3, 5)
     assert Recipe.parse(f"{name}/1 seed=0") == recipe(name)
     assert kind.meaning and set(kind.defaults) == set(kind.params)
@@ -111,13 +112,13 @@ def test_finite_recipes_stay_finite_at_the_ends_of_their_ranges(name: str, d) ->
         assert np.isfinite(values(name, (40, 30), d, **params)).all()
 
 
-PLACED = {"outliers", "cancelling", "onehot", "nonfinite"}
+PLACED = {"outliers", "cancelling", "onehot", "nonfinite", "prefixes"}
 """Recipes that place something by the number of rows or columns."""
 
 
 @pytest.mark.parametrize("name", sorted(set(CURRENT) - PLACED))
 def test_an_element_depends_on_its_place_only(name: str) -> None:
-    d = dtype("float32" if "float" in CURRENT[name].fits else "int32")
+    d = fitting_dtype(CURRENT[name], "float32", "int32")
     whole = generate(recipe(name, 1), (6, 40), d)
     np.testing.assert_array_equal(generate(recipe(name, 1), (2, 7), d), whole[:2, :7])
     np.testing.assert_array_equal(generate(recipe(name, 1), (2, 3, 40), d).reshape(6, 40), whole)
@@ -127,7 +128,7 @@ def test_an_element_depends_on_its_place_only(name: str) -> None:
 def test_blocks_do_not_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from fuzz.model.recipes.namespace import NUMPY
 
-    d = dtype("float32" if "float" in CURRENT[name].fits else "int32")
+    d = fitting_dtype(CURRENT[name], "float32", "int32")
     whole = generate(recipe(name, 1), (9, 41), d)
     for block in (8, 64, 100):
         monkeypatch.setattr(NUMPY, "block", block)
@@ -254,6 +255,16 @@ def test_indices() -> None:
     assert abs((marked == -100).mean() - 0.25) < 0.03 and marked.max() == 8
     assert set(values("random_bits", (5000,), dtype("int8")).tolist()) == set(range(-128, 128))
     assert set(values("random_bits", (50,), dtype("bool")).tolist()) == {0, 1}
+
+
+def test_prefixes_begin_their_rows_but_for_one_in_four() -> None:
+    """Any number of elements is as likely as any other: none, and all, among them."""
+    x = values("prefixes", (4000, 6), dtype("bool"))
+    lengths = x.sum(1)
+    is_prefix = (x == (np.arange(6) < lengths[:, None])).all(1)
+    assert ((np.diff(x, axis=1, prepend=0, append=0) != 0).sum(1) <= 2).all(), "one run of elements a row"
+    assert 0.8 < is_prefix.mean() < 0.95
+    assert set(lengths.tolist()) == set(range(7)) and min(np.bincount(lengths[is_prefix].astype(int))) > 300
 
 
 # ---------------------------------------------------------------- exact bits and overrides
