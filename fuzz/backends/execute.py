@@ -103,11 +103,7 @@ def run(
         return error.outcome
     except BaseException as error:
         # Whatever a launcher raises: nothing else interrupts a worker.
-        cause = error if backend.is_fatal(error) else _find_late_error(backend) or error
-        outcome = _inspect_failure(cause, backend)
-        if backend.is_fatal(cause):
-            raise FatalError(outcome) from cause
-        return outcome
+        return outcome_of_error(error, backend)
 
 
 @measured("launch")
@@ -235,6 +231,18 @@ def _without_subclass(value: torch.Tensor) -> torch.Tensor:
         return value
     with torch._C.DisableTorchFunctionSubclass():
         return torch.Tensor.as_subclass(value, torch.Tensor)
+
+
+def outcome_of_error(error: BaseException, backend: Backend) -> Outcome:
+    """The outcome of a call that raised an error.
+
+    Raises FatalError where the process cannot go on, UsageError where the error is not the launcher's.
+    """
+    cause = error if backend.is_fatal(error) else _find_late_error(backend) or error
+    outcome = _inspect_failure(cause, backend)
+    if backend.is_fatal(cause):
+        raise FatalError(outcome) from cause
+    return outcome
 
 
 def _find_late_error(backend: Backend) -> Exception | None:

@@ -20,6 +20,7 @@ from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool, spare_processes
+from fuzz.sweep.handler import launching
 from fuzz.sweep.plan import PART, SweepPlan
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.protocol import WorkerConfig
@@ -73,10 +74,9 @@ class SweptKernel:
         return tensors
 
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """The output that is looked at, finished. TargetError where it does not fit."""
-        with self.backend.uninstrumented():
+        """The output that is looked at, finished. TargetError where it does not fit; raises as `launching` does."""
+        with launching(self.backend):
             outputs = check_outputs(self.target, self.launcher(**tensors, **self.rounding.scalars(tensors)))
-        self.backend.synchronize()
         name = self.rounding.output = self.rounding.output or next(iter(outputs))
         if name not in outputs:
             raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")

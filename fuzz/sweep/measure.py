@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from fuzz.backends.guarded_memory import DTYPE_NAMES
-from fuzz.errors import UsageError, one_line
 from fuzz.model.dtypes import Doubles
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.outcome import Outcome
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.elements import SYMPTOMS
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values, find_violations, worst_values
+from fuzz.sweep.handler import answer_by_outcome
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import PART, SweepPlan
 from fuzz.sweep.ranks import rank_of
@@ -29,22 +30,17 @@ STRETCH = 1 << 13
 """Values of a large plan of which the one with the largest error is judged by the contract, and drawn."""
 
 
-def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | LastResponse]:
+def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | Outcome | LastResponse]:
     """The worker's handler, request -> counts of one part of the plan, or of several on a GPU."""
-    return partial(measure_part, SweptKernel.load(plan))
+    kernel = SweptKernel.load(plan)
+    return answer_by_outcome(kernel.backend, partial(measure_part, kernel))
 
 
-def measure_part(kernel: SweptKernel, request: int) -> SweepCounts | LastResponse:
-    """Everything that is counted of a request. Where the kernel raises an error, that is what is counted."""
+def measure_part(kernel: SweptKernel, request: int) -> SweepCounts:
+    """Everything that is counted of a request. Raises as `SweptKernel.run` does."""
     plan = kernel.plan
     tensors = kernel.make_tensors(kernel.swept_values(request))
-    try:
-        output = kernel.run(tensors)
-    except UsageError:
-        raise
-    except Exception as raised:
-        failed = SweepCounts(failed=[(request, one_line(raised))])
-        return LastResponse(failed) if kernel.backend.is_fatal(raised) else failed
+    output = kernel.run(tensors)
     inputs = {name: tensor.double() for name, tensor in tensors.items()}
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     low, high, decided_count = kernel.rounding.rounded(inputs, kind, PART if plan.large else 0)

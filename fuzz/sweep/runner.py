@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
+from fuzz.errors import BackendError
 from fuzz.model.case import Case
-from fuzz.model.outcome import describe
+from fuzz.model.outcome import NotRun, describe
 from fuzz.report.progress import TerminalProgress
 from fuzz.run import environment
 from fuzz.run.options import RunOptions
@@ -16,6 +18,7 @@ from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.spec import Target
+from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = "fuzz.sweep.measure:make_handler"
@@ -28,17 +31,32 @@ MAX_FAILED = 4
 
 
 def run_sweep(plan: SweepPlan, memory: int, timeout: float) -> Iterator[SweepCounts]:
-    """The counts so far, after each request."""
+    """The counts so far, after each request. Raises as `call_again` does."""
     total = SweepCounts()
     with Worker(HANDLER, plan, memory, timeout + REFERENCE_SECONDS) as worker:
         for part in range(plan.requests):
-            counts = worker.call(part)
-            if isinstance(counts, WorkerCrash):
-                counts = SweepCounts(failed=[(part, describe(counts.outcome))])
-            total.add(counts)
+            answer = call_again(worker, part)
+            failed = not isinstance(answer, SweepCounts)
+            total.add(SweepCounts(failed=[(part, describe(answer))]) if failed else answer)
             yield total
             if len(total.failed) >= MAX_FAILED:
                 break
+
+
+def call_again(worker: Worker, request: int) -> Any:
+    """The response to a request, or the outcome where the kernel did not return.
+
+    Waits where memory lacks through no fault of the kernel; BackendError where it still lacks then.
+    """
+    backoff, tries = RetryBackoff(), 1
+    while True:
+        response = worker.call(request)
+        answer = response.outcome if isinstance(response, WorkerCrash) else response
+        if not isinstance(answer, NotRun):
+            return answer
+        if not backoff.wait(answer.message, tries, worker.deadline):
+            raise BackendError(f"the kernel cannot be measured now: {answer.message}")
+        tries += 1
 
 
 def make_cases(plan: SweepPlan, counts: SweepCounts) -> list[Case]:

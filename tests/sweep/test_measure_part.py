@@ -46,9 +46,8 @@ def measured(plan: SweepPlan, request: int) -> tuple[SweepCounts, SweepCounts]:
     found, total = measure_part(kernel(replace(plan, together=2)), request), SweepCounts()
     for part in (2 * request, 2 * request + 1):
         small = measure_part(kernel(replace(plan, together=1)), part)
-        assert isinstance(small, SweepCounts)
         total.add(small)
-    assert isinstance(found, SweepCounts) and found.other["judged"] == 2 * PART // STRETCH
+    assert found.other["judged"] == 2 * PART // STRETCH
     return found, total
 
 

@@ -19,10 +19,9 @@ from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import make_handler, measure_part
 from fuzz.sweep.plan import make_plan
 from fuzz.sweep.report import format_table
-from fuzz.sweep.runner import breaks_contract, exit_code, file_findings, make_cases
+from fuzz.sweep.runner import breaks_contract, exit_code, file_findings, make_cases, run_sweep
 from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.loader import load
-from fuzz.worker.channel import LastResponse
 
 TOYS = str(Path(__file__).parent / "toy_targets.py")
 
@@ -32,7 +31,7 @@ def swept(text: str, dtype: str, **how: Any) -> SweepCounts:
     handle, total = make_handler(plan), SweepCounts()
     for part in range(plan.parts):
         found = handle(part)
-        assert not isinstance(found, LastResponse)
+        assert isinstance(found, SweepCounts)
         total.add(found)
     return total
 
@@ -148,7 +147,6 @@ def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
         kernel = SweptKernel(plan, target, launcher, backend("cpu"))
         kernel.rounding.precision = make_precision(arithmetic)
         found = measure_part(kernel, 0)
-        assert isinstance(found, SweepCounts)
         assert (found.other["flushed"], found.maxima[0].max()) == (flushed, worst)
 
 
@@ -186,8 +184,8 @@ def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
 
 def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
-    found = make_handler(plan)(0)
-    assert isinstance(found, SweepCounts) and found.failed == [(0, "RuntimeError: the kernel is gone")]
+    found = next(run_sweep(plan, 1 << 40, 60.0))
+    assert found.failed == [(0, "raised RuntimeError: the kernel is gone")]
     assert [case.last.dims for case in make_cases(plan, found)] == [{"N": 1 << 16}]
     assert "the kernel is gone" in format_table(plan, found)
     assert exit_code(None, is_broken=breaks_contract(found, None)) == 1
