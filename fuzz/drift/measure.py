@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import TargetError
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.outcome import Outcome
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import tensor, to_bits
 from fuzz.oracles.comparison.bits import same_bits
@@ -24,7 +26,9 @@ from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import Expected, Precision, make_precision
 from fuzz.sweep.correct_rounding import evaluate_reference
+from fuzz.sweep.handler import answer_by_outcome, launching
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 
 MEMBERS = 20
@@ -64,10 +68,10 @@ class LayerStack:
         return {name: values[-1:].clone() if name in batched else values for name, values in arguments.items()}
 
     def layer(self, arguments: Mapping[str, Tensor]) -> Tensor:
-        """The output that is the next layer's state. TargetError where no output fits."""
+        """The output that is the next layer's state. TargetError where no output fits; raises as `launching` does."""
         scalars = self.target.scalars(self.plan.case(0, len(arguments[self.plan.state])).last)
-        outputs = check_outputs(self.target, self.launcher(**arguments, **scalars))
-        self.backend.synchronize()
+        with launching(self.backend):
+            outputs = check_outputs(self.target, self.launcher(**arguments, **scalars))
         return self.next_state(outputs, arguments).detach()
 
     def next_state(self, outputs: Mapping[str, Tensor], arguments: Mapping[str, Tensor]) -> Tensor:
@@ -81,28 +85,27 @@ class LayerStack:
         raise TargetError(f"layers of {self.target.name} cannot be stacked: {mismatch}; choose sizes by --set")
 
 
-def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift]:
+def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift | Outcome | LastResponse]:
     """The worker's handler, batch size -> the drift of its layers."""
     launcher = load_launcher(WorkerConfig(plan.text, plan.planted, plan.backend))
     stack = LayerStack(plan, *launcher, named_backend(plan.backend))
-    return lambda size: measure_batch(stack, size)
+    return answer_by_outcome(stack.backend, partial(measure_batch, stack))
 
 
 def measure_batch(stack: LayerStack, size: int) -> BatchDrift:
-    """All layers at one batch size."""
+    """All layers at one batch size. Raises as `LayerStack.layer` does."""
     layers = [stack.tensors(layer, size) for layer in range(stack.plan.layers)]
     expected = reference_layers(stack, [stack.last_row(arguments) for arguments in layers])
     drifts, state = [], None
     whole = layers[0][stack.plan.state]
     alone = whole[-1:].clone()
-    with stack.backend.uninstrumented():
-        for number, arguments in enumerate(layers):
-            before = whole
-            whole = stack.layer({**arguments, stack.plan.state: whole})
-            alone = stack.layer({**stack.last_row(arguments), stack.plan.state: alone})
-            drifts.append(compare_row(stack, size, number, whole[-1], alone[0], expected[number]))
-            if drifts[-1].differ and state is None:
-                state = before
+    for number, arguments in enumerate(layers):
+        before = whole
+        whole = stack.layer({**arguments, stack.plan.state: whole})
+        alone = stack.layer({**stack.last_row(arguments), stack.plan.state: alone})
+        drifts.append(compare_row(stack, size, number, whole[-1], alone[0], expected[number]))
+        if drifts[-1].differ and state is None:
+            state = before
     kind = named_dtype(stack.plan.dtype)
     return BatchDrift(tuple(drifts), None if state is None else exact(to_bits(state), kind))
 

@@ -11,7 +11,8 @@ from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.model.recipes import Exact
 from fuzz.run.result import Result
-from fuzz.worker.worker import Worker, WorkerCrash
+from fuzz.sweep.runner import call_again
+from fuzz.worker.worker import Worker
 
 HANDLER = "fuzz.drift.measure:make_handler"
 BATCH_SECONDS = 600.0
@@ -21,12 +22,12 @@ MAX_EXACT = 1 << 16
 
 
 def run_drift(plan: DriftPlan, memory: int) -> Iterator[BatchDrift]:
-    """The layers of every batch size, in order. UsageError where the kernel does not return."""
+    """The layers of every batch size, in order. UsageError where the kernel does not return, or memory lacks."""
     with Worker(HANDLER, plan, memory, BATCH_SECONDS) as worker:
         for size in plan.batches:
-            answer = worker.call(size)
-            if isinstance(answer, WorkerCrash):
-                raise UsageError(f"{plan.target} with {size} rows: {describe(answer.outcome)}; fuzz run shows more")
+            answer = call_again(worker, size)
+            if not isinstance(answer, BatchDrift):
+                raise UsageError(f"{plan.target} with {size} rows: {describe(answer)}; fuzz run shows more")
             yield answer
 
 

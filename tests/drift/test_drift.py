@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from commands import fuzz
 
+from fuzz.backends import BACKENDS
 from fuzz.cli import exit_code
 from fuzz.drift import runner
 from fuzz.drift.measure import LayerStack, make_handler, measure_batch, reference_layers
 from fuzz.drift.plan import BatchDrift, make_plan
-from fuzz.drift.runner import breaks_promise, make_cases
+from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
+from fuzz.model.outcome import NotRun
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load
+from fuzz.worker import retry_backoff
+from fuzz.worker.deadline import Deadline
 
 EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")
 
@@ -199,3 +205,33 @@ def test_what_cannot_be_stacked_is_refused_in_one_line(
     assert exit_code(["drift", *arguments, "--backend", "cpu"]) == 2
     told = capsys.readouterr()
     assert message in told.err and told.err.count("\n") == 1 and told.out == ""
+
+
+def failing(tmp_path: Path, error: str) -> Path:
+    """A target whose launcher raises this error for four rows."""
+    path = tmp_path / "scaled.py"
+    text = SCALED.replace("    return dict(y=x", f"    if len(x) == 4:\n        raise {error}\n    return dict(y=x")
+    path.write_text("import torch\n" + text)
+    return path
+
+
+@pytest.mark.parametrize("error", ["illegal memory access", "out of order"])
+def test_a_launcher_that_raises_ends_the_command_in_one_line(tmp_path: Path, error: str) -> None:
+    path = failing(tmp_path, f"RuntimeError({error!r})")
+    done = fuzz("drift", path, "--layers", 2, "--batches", "1,4", "--backend", "cpu", "--corpus", tmp_path)
+    assert done.code == 2 and "Traceback" not in done.err and done.out == ""
+    assert done.err.endswith(f"with 4 rows: raised RuntimeError: {error}; fuzz run shows more\n")
+
+
+def test_memory_that_others_hold_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(failing(tmp_path, "torch.OutOfMemoryError('full')"))
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "external_oom_reason", lambda self, error: "others hold it")
+    plan = make_plan(load(path), path, backend="cpu", batches=(1, 4))
+    handle, slept = make_handler(plan), []
+    measured, lacking = handle(1), handle(4)
+    assert isinstance(measured, BatchDrift) and lacking == NotRun("no memory is left here: others hold it")
+    responses = iter([measured, lacking, measured])
+    worker = SimpleNamespace(call=lambda size: next(responses), deadline=Deadline())
+    monkeypatch.setattr(retry_backoff, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(runner, "Worker", lambda *_: nullcontext(worker))
+    assert list(run_drift(plan, 1 << 30)) == [measured] * 2 and len(slept) == 1
