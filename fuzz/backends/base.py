@@ -213,7 +213,10 @@ class Backend:
         return nullcontext()
 
     def uninstrumented(self) -> AbstractContextManager[None]:
-        """Runs what is inside on this backend at full speed: a wrong access raises, if it is noticed at all."""
+        """Runs what is inside on this backend at full speed: a wrong access raises, if it is noticed at all.
+
+        Autotuners take a configuration as in a session: one that is chosen by time may be another one each time.
+        """
         return nullcontext()
 
     def synchronize(self) -> None:

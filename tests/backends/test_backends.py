@@ -7,10 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
+from triton import Config, autotune, jit
+from triton.language import constexpr
 
 from fuzz.backends import BACKENDS, DEFAULT, SELECTABLE, backend, check_name
 from fuzz.backends.base import Backend
@@ -21,6 +24,11 @@ from fuzz.worker.protocol import WorkerConfig
 PACKAGE = Path(__file__).parents[2] / "fuzz"
 FOR_PEOPLE = (PACKAGE / "backends", PACKAGE / "cli", PACKAGE / "pytest_plugin.py", PACKAGE / "report" / "reproducer")
 """Where an accelerator may be named: its backend, help on options, and programs for machines of other people."""
+
+
+@jit
+def scaled(x, BLOCK: constexpr):  # type: ignore[no-untyped-def]
+    """Is never compiled."""
 
 
 class Accelerator(Backend):
@@ -67,6 +75,16 @@ def test_a_backend_that_overrides_nothing_runs_and_observes_nothing() -> None:
         assert (session.accesses(), session.kernels(), session.launches, session.read_counters()) == ([], [], (), b"")
     error = RuntimeError("out of memory")
     assert (plain.is_fatal(error), plain.external_oom_reason(error), plain.unavailable_reason()) == (False, "", "")
+
+
+@pytest.mark.parametrize("name", SELECTABLE[1:])
+def test_an_autotuner_takes_its_first_configuration_also_where_nothing_is_observed(name: str) -> None:
+    tuner: Any = autotune([Config({"BLOCK": size}) for size in (32, 64)], key=[])(scaled)
+    tuner.fn = Mock()
+    with BACKENDS[name].uninstrumented():
+        tuner.run(torch.zeros(8), grid=(1,))
+    launched = [call.kwargs["BLOCK"] for call in tuner.fn.run.mock_calls if not call.kwargs.get("warmup")]
+    assert launched == [32]
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,17 @@ class CudaBackend(Backend):
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends.cuda.launch_recorder import record_launches
+
+        with self.uninstrumented(), record_launches() as launches:
+            yield Session(launches=launches)
+
+    @contextmanager
+    def uninstrumented(self) -> Iterator[None]:
         from fuzz.backends.triton_host.autotune import PATCHES
         from fuzz.backends.triton_host.patching import patched
 
-        with patched(PATCHES), record_launches() as launches:
-            yield Session(launches=launches)
+        with patched(PATCHES):
+            yield
 
     def synchronize(self) -> None:
         import torch
