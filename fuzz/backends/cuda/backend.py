@@ -68,9 +68,11 @@ class CudaBackend(Backend):
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
+        import torch
+
         from fuzz.backends.cuda.launch_recorder import record_launches
 
-        with self.uninstrumented(), record_launches() as launches:
+        with self.uninstrumented(), record_launches(torch.cuda.current_stream().cuda_stream) as launches:
             yield Session(launches=launches)
 
     @contextmanager

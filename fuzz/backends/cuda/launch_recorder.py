@@ -23,16 +23,22 @@ GRID, HEAD = 3, 9
 
 @dataclass(frozen=True)
 class CudaLaunch:
-    """One launch: the compiled kernel, the launcher that Triton called for it, and that launcher's arguments."""
+    """One launch: the compiled kernel, the launcher that Triton called for it, and that launcher's arguments.
+
+    `on_side_stream` tells that it was on another stream than what fills and reads its memory.
+    """
 
     kernel: CompiledKernel
     run: Callable[..., None]
     head: tuple[Any, ...]
     arguments: tuple[Any, ...]
+    on_side_stream: bool = False
 
     @property
     def pointers(self) -> Sequence[Pointer] | None:
         """The arguments that are addresses, as `RecordedLaunch` has them."""
+        if self.on_side_stream:
+            return None  # Where the launcher has streams wait for each other is not known.
         pointers = []
         for slot, argument in enumerate(self.arguments):
             if isinstance(argument, torch.Tensor):
@@ -67,8 +73,8 @@ class CudaLaunch:
 
 
 @contextmanager
-def record_launches() -> Iterator[list[CudaLaunch]]:
-    """A list of the launches that this process makes inside."""
+def record_launches(stream: int = 0) -> Iterator[list[CudaLaunch]]:
+    """A list of the launches that this process makes inside, where CUDA's `stream` is the current one."""
     launches: list[CudaLaunch] = []
     original = CompiledKernel.run
 
@@ -78,7 +84,7 @@ def record_launches() -> Iterator[list[CudaLaunch]]:
         def launch(*arguments: Any) -> None:
             # Triton's launcher would read a grid of tensors too; a launch that is repeated needs its numbers.
             head = (*map(index, arguments[:GRID]), *arguments[GRID:HEAD])
-            launches.append(CudaLaunch(kernel, launcher, head, arguments[HEAD:]))
+            launches.append(CudaLaunch(kernel, launcher, head, arguments[HEAD:], head[GRID] != stream))
             launcher(*head, *arguments[HEAD:])
 
         return launch

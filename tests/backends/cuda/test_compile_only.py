@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from triton.runtime.driver import driver as drivers
 from fuzz import size, target, tensor
 from fuzz.backends.cpu.compilers.compiler import build
 from fuzz.backends.cuda import compile_only, launch_loop
+from fuzz.backends.cuda.backend import CudaBackend
 from fuzz.backends.cuda.launch_recorder import record_launches
 from fuzz.backends.execute import run
 from fuzz.backends.triton_host.knobs import knobs
@@ -118,6 +120,19 @@ def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path, 
         addresses = [argument.data_ptr() for argument in launch.arguments[:2]]
         assert launch.loop.slots.tolist() == [*addresses, 48, 0, 0]
         assert [pointer.slot for pointer in launch.pointers] == [0, 1]
+
+
+@pytest.mark.parametrize("current", [0, 7])
+def test_a_launch_on_a_stream_of_the_launchers_own_is_not_repeated(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, current: int
+) -> None:
+    """Only the launcher knows that the stream waits for what fills its memory. Compiled alone, it launches on 0."""
+    with compile_only.compile_only(H100):
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=current))
+        with CudaBackend().session(None) as session:
+            run(doubled, doubled.launcher, plan(48).calls, compile_only.CompileOnlyBackend())
+        (launch,) = session.launches
+        assert (launch.pointers is not None) == (current == 0)
 
 
 def test_one_configuration_is_compiled_and_no_times_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
