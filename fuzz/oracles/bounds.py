@@ -3,8 +3,10 @@ depends on unwritten memory, and the programs of a launch do not write different
 
 from __future__ import annotations
 
+from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import run
-from fuzz.backends.launcher_allocations import fill_without_poison
+from fuzz.backends.guarded_memory import GUARD
+from fuzz.backends.launcher_allocations import FILLED_OPS, UNINITIALISED_OPS, fill_without_poison
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
@@ -37,16 +39,77 @@ def check():
 '''
 OBSERVE_ACCESSES = '''
 def check():
-    """Observes every access on the CPU; on a GPU looks for NaN, which unwritten memory holds."""
+    """Observes every access, which only the CPU backend can."""
     inputs = every_tensor()
+    with cpu.observe(unwritten=True, conflicts=True, overflow=True) as log:
+        run_call(inputs=inputs)
+    yield from (str(violation) for violation in log.violations)
+
+
+'''
+GUARD_IMPORTS = """
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.dlpack import from_dlpack, to_dlpack
+
+
+"""
+GUARD_BYTE = 0xA5
+"""What guards in a script hold."""
+COMPARE_GUARDS = '''
+observe_accesses = check
+
+
+class Guards(TorchDispatchMode):
+    """Surrounds what torch allocates with bytes of one value."""
+
+    def __init__(self):
+        super().__init__()
+        self.bases = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        plain = func(*args, **(kwargs or {}))
+        if str(func) not in ALLOCATIONS or plain.is_meta or not is_dense(plain):
+            return plain
+        base = torch.full((plain.nbytes + 2 * GUARD,), GUARD_BYTE, dtype=torch.uint8, device=plain.device)
+        self.bases.append(base)
+        # A storage that begins with its first element, as that of what it replaces.
+        inner = from_dlpack(to_dlpack(base[GUARD:-GUARD])).view(plain.dtype)
+        return torch.as_strided(inner, plain.shape, plain.stride()).copy_(plain)
+
+
+def is_dense(value):
+    return 0 < value.nbytes == value.untyped_storage().nbytes()
+
+
+def has_gaps(value):
+    """Whether there may be memory between the elements, and not too much to compare."""
+    return 0 < value.nbytes != value.untyped_storage().nbytes() < 1 << 28
+
+
+def between_elements(value):
+    """The bytes of an input's memory, with zeros in place of its elements."""
+    whole = value.new_empty(0).set_(value.untyped_storage()).clone()
+    elements = whole.as_strided(value.shape, value.stride(), value.storage_offset())
+    refilled(elements, whole.new_zeros(()).expand(value.shape))
+    return whole.view(torch.uint8)
+
+
+def check():
+    """Compares the bytes around all tensors and between the elements of inputs with what was there before."""
     if DEVICE == "cpu":
-        with cpu.observe(unwritten=True, conflicts=True, overflow=True) as log:
-            run_call(inputs=inputs)
-        yield from (str(violation) for violation in log.violations)
+        yield from observe_accesses()
         return
-    for name, value in run_call(inputs=inputs).items():
-        if value.isnan().any():
-            yield f"{name} is NaN: {value.tolist()}"
+    with Guards() as guards:
+        inputs = every_tensor()
+        gaps = {name: between_elements(value) for name, value in inputs.items() if has_gaps(value)}
+        run_call(inputs=inputs)
+    for base in guards.bases:
+        changed = int((base[:GUARD] != GUARD_BYTE).sum() + (base[-GUARD:] != GUARD_BYTE).sum())
+        if changed:
+            yield f"{changed} bytes next to a tensor of {base.numel() - 2 * GUARD} bytes were written"
+    for name, before in gaps.items():
+        if not torch.equal(before, between_elements(inputs[name])):
+            yield f"memory between the elements of {name} was written"
 '''
 
 
@@ -68,10 +131,22 @@ class BoundsOracle(CaseOracle):
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.symptom != "unwritten":
-            return ScriptCheck(OBSERVE_ACCESSES)
+            return check_accesses(saved)
         if saved.target.reference is not None:
             return ScriptCheck(COMPARE_WITH_REFERENCE, values=True)
         return ScriptCheck(FIND_UNWRITTEN)
+
+
+def check_accesses(saved: SavedFinding) -> ScriptCheck:
+    """Observes accesses on the CPU; what guards on a device have shown, they show there again."""
+    found_by = BACKENDS.get(saved.entry.provenance.backend, DEFAULT)
+    if saved.finding.symptom != SYMPTOMS["store"] or not found_by.is_accelerator:
+        return ScriptCheck(OBSERVE_ACCESSES, cpu_only=True)
+    allocations = sorted(map(str, UNINITIALISED_OPS | FILLED_OPS))
+    return ScriptCheck(
+        GUARD_IMPORTS + OBSERVE_ACCESSES + COMPARE_GUARDS,
+        {"ALLOCATIONS": allocations, "GUARD": GUARD, "GUARD_BYTE": GUARD_BYTE},
+    )
 
 
 def result_depends_on_unwritten(exam: Examination) -> bool:

@@ -1,7 +1,8 @@
 """Writes a stand-alone program that shows a finding: the kernel's and launcher's source, exact inputs, a check.
 
-It needs torch and triton on a GPU, and ``fuzz.backends.cpu`` only where there is none. Run alone it ends with exit
-code 1 and one line where the kernel is wrong, with 0 where it is right, with 2 and a traceback where it cannot run.
+It needs torch and triton on a GPU, and ``fuzz.backends.cpu`` only where there is none, or where that alone shows the
+finding. Run alone it ends with exit code 1 and one line where the kernel is wrong, with 0 where it is right, with 2 and
+a traceback where it cannot run.
 """
 
 from __future__ import annotations
