@@ -38,6 +38,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
 from fuzz.report.reproducer.modules import bindings
 from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, futures, lambda_at
+from fuzz.search.engines.launch_options import launch_space
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 
@@ -54,10 +55,10 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     saved = SavedFinding(entry, finding, target)
     check = script_check(saved)
     source = variant_source(target, planted_bug)
-    launcher = (planted_bug.launcher if planted_bug and planted_bug.launcher else target.launcher).__name__
+    launcher = planted_bug.launcher if planted_bug and planted_bug.launcher else target.launcher
     sources = SourceCollector()
     main = sources.add(target.path, source)
-    sources.require(target.path, [launcher])
+    sources.require(target.path, [launcher.__name__])
     functions = {name: expression(sources, target, function) for name, function in check.functions.items()}
     body = list(sources.pieces())
     compute = "gradients" if target.differentiable else "forward"
@@ -72,6 +73,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         futures=futures(main),
         check=check,
         launch=launch.as_dict() if launch else {},
+        pins_autotuners=launch_space(launcher).configs > 0 and not check.cpu_only,
         files={repr(name): literal(text) for name, text in sources.imported_modules().items()},
         pieces=[*group_lines(text for text in body if text != "import torch"), *helped],
         calls=[call_texts(call, target) for call in calls],
@@ -79,7 +81,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         constants={
             "CALLS": f"[{rows}]",
             "SHOWN_CALL": last if finding.symptom == "bits" else finding.call,
-            "LAUNCHER": launcher,
+            "LAUNCHER": launcher.__name__,
             "COMPUTE": PREFIX + compute,
             **{name: repr(value) for name, value in check.constants.items()},
             **({"EXPECTED": repr(expected_values(saved, check.values_of))} if check.values else {}),

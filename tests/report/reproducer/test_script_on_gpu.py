@@ -146,6 +146,13 @@ def test_a_script_takes_the_configuration_of_the_case_on_a_gpu(config: int | Non
     assert code_on_gpu(tmp_path, autotuned_script(tmp_path, config), TIMED) == code
 
 
+def test_a_script_without_an_autotuner_has_nothing_to_pin(tmp_path: Path) -> None:
+    untuned = AUTOTUNED.replace("@triton.autotune", "# ").replace("y.numel())", "y.numel(), ADDED=1)")
+    argument = Argument(("M", "N"), "float32", recipe("integers", 1))
+    text = written_script(tmp_path, untuned, Finding("accuracy", ("y",), "value", "m"), "cpu", argument)
+    assert "pin_autotuners" not in text and code_on_gpu(tmp_path, text) == 0
+
+
 LIMITED = """
 from triton.compiler import CompiledKernel
 from triton.runtime.errors import OutOfResources
