@@ -229,6 +229,11 @@ class Backend:
         """Whether the process cannot go on after this error."""
         return False
 
+    def is_unusable(self, error: BaseException) -> bool:
+        """Whether this error says that nothing can use the device now, whatever runs there: others hold it, or its
+        hardware fails."""
+        return False
+
     def external_oom_reason(self, error: BaseException) -> str:
         """Why memory ran out through no fault of the kernel: other processes hold it. Empty where that is not known."""
         from fuzz.backends.shortage import describe_full_memory

@@ -43,8 +43,8 @@ SHARED_ELEMENTS = "more than one element of the written-to tensor refers to a si
 
 
 @dataclass
-class InputsDoNotFit(Exception):
-    """The inputs themselves do not fit into memory, which is no fault of the kernel; holds the outcome."""
+class InputsNotPlaced(Exception):
+    """The inputs could not be put into memory, which is no fault of the kernel; holds the outcome."""
 
     outcome: Outcome
 
@@ -99,7 +99,9 @@ def run(
         return Returned(tuple(results))
     except (UsageError, SystemExit):
         raise
-    except InputsDoNotFit as error:
+    except InputsNotPlaced as error:
+        if error.__cause__ and backend.is_fatal(error.__cause__):
+            raise FatalError(error.outcome) from error
         return error.outcome
     except BaseException as error:
         # Whatever a launcher raises: nothing else interrupts a worker.
@@ -126,12 +128,10 @@ def launch(
             name: allocate_buffer(name, value, call.dims, backend.device, words.get(name))
             for name, value in call.tensors.items()
         }
+    except UsageError:
+        raise
     except Exception as error:
-        if not (is_out_of_memory(error) or isinstance(error, OSError)):
-            raise
-        external = backend.external_oom_reason(error)
-        message = f"the inputs do not fit into memory here: {external or one_line(error)}"
-        raise InputsDoNotFit(NotRun(message) if external else Rejected(message)) from None
+        raise InputsNotPlaced(_placing_outcome(error, backend)) from error
     inputs = {name: buffers[name].tensor for name in call.arguments}
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
     scalars, writable = target.scalars(call), target.writable(call)
@@ -252,6 +252,14 @@ def _find_late_error(backend: Backend) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+def _placing_outcome(error: Exception, backend: Backend) -> Outcome:
+    """Too large inputs are refused; whatever else fails before the launcher is called may well not fail again."""
+    lacking = describe_shortage(error, backend)
+    if not lacking and (is_out_of_memory(error) or isinstance(error, OSError)):
+        return Rejected(f"the inputs do not fit into memory here: {one_line(error)}")
+    return NotRun(lacking or f"the inputs cannot be put into memory: {one_line(error)}")
 
 
 def _inspect_failure(error: BaseException, backend: Backend) -> Outcome:

@@ -1,4 +1,4 @@
-"""Says what this machine lacks where an error comes of that, and not of the kernel: memory, room on a disk, files."""
+"""Says what this machine lacks where an error comes of that, and not of the kernel: memory, a device, files."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ def requested_bytes(message: str) -> float:
 
 def describe_shortage(error: BaseException, backend: Backend) -> str:
     """What the machine lacks; empty where the error is the kernel's, or that is not known."""
+    if backend.is_unusable(error):
+        return f"the device cannot be used: {one_line(error)}"
     if reason := backend.external_oom_reason(error):
         return f"no memory is left here: {reason}"
     if isinstance(error, OSError) and error.errno in NO_ROOM:

@@ -151,9 +151,26 @@ def test_inputs_that_do_not_fit_beside_others_are_no_rejection(monkeypatch: pyte
         raise torch.OutOfMemoryError("full")
 
     monkeypatch.setattr(execute, "allocate_buffer", allocate)
-    message = "the inputs do not fit into memory here: "
-    assert executed(raising(ValueError())) == NotRun(message + "others hold it")
-    assert executed(raising(ValueError())) == Rejected(message + "OutOfMemoryError: full")
+    assert executed(raising(ValueError())) == NotRun("no memory is left here: others hold it")
+    assert executed(raising(ValueError())) == Rejected("the inputs do not fit into memory here: OutOfMemoryError: full")
+
+
+@pytest.mark.parametrize("is_fatal", [False, True])
+def test_what_fails_before_the_launcher_is_called_is_not_the_kernels_fault(
+    monkeypatch: pytest.MonkeyPatch, is_fatal: bool
+) -> None:
+    def allocate(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    monkeypatch.setattr(execute, "allocate_buffer", allocate)
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "is_fatal", lambda self, error: is_fatal)
+    due = NotRun("the inputs cannot be put into memory: RuntimeError: CUDA error: an illegal memory access")
+    if not is_fatal:
+        assert executed(raising(ValueError())) == due
+        return
+    with pytest.raises(FatalError) as caught:
+        executed(raising(ValueError()))
+    assert caught.value.outcome == due
 
 
 def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:

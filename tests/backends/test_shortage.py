@@ -16,7 +16,11 @@ from fuzz.backends.execute import run
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory, requested_bytes
 from fuzz.model.case import Case
 from fuzz.model.outcome import NotRun, Outcome, OutOfMemory, Raised
-from fuzz.target.spec import Target
+from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.rejects import RejectsOracle
+from fuzz.search.engines import RandomEngine
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import Target, declare
 
 GIB = 1 << 30
 TORCH = "[enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you {} bytes. Error"
@@ -125,3 +129,46 @@ def test_a_neighbour_that_fills_the_gpu_is_not_the_kernels_fault(monkeypatch: py
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
     assert describe_shortage(triton, cuda) == "no memory is left here: others hold the GPU's memory"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be",
+        "No CUDA GPUs are available",
+        "Triton Error [CUDA]: the remote procedural call between the MPS server and the MPS client failed",
+        "CUDA error: uncorrectable ECC error encountered",
+        "CUDA error: system not yet initialized",
+    ],
+)
+def test_a_gpu_that_nobody_can_use_is_not_the_kernels_fault(said: str) -> None:
+    """The process ends, as torch does not look again for what it has not found once."""
+    cuda, error = BACKENDS["cuda"], RuntimeError(said)
+    assert describe_shortage(error, cuda) == f"the device cannot be used: RuntimeError: {' '.join(said.split())}"
+    assert cuda.is_fatal(error)
+    assert not describe_shortage(error, BACKENDS["cpu"])
+
+
+def test_what_a_kernel_does_to_a_gpu_is_its_own() -> None:
+    for said in ("an illegal memory access was encountered", "misaligned address", "device-side assert triggered"):
+        assert not describe_shortage(RuntimeError(f"CUDA error: {said}"), BACKENDS["cuda"])
+
+
+def test_a_refusal_is_not_what_is_seen_where_the_machine_lacks_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a launch an error is none; of a device that others hold nothing is known."""
+
+    def launcher(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        if len(x) == 3:
+            raise RuntimeError("busy")
+        return dict(y=x * 2)
+
+    short = dict(short=lambda x: dict(x=x[:3]))
+    one = declare(launcher, x=tensor(size("N", 4, 8)), reference=lambda x: dict(y=x * 2), rejects=short)
+    case = RandomEngine(one, 0).case(0)
+    cpu = BACKENDS["cpu"]
+    exam = Examination(one, launcher, case, cpu, run(one, launcher, case.calls, cpu))
+    monkeypatch.setattr(cpu, "is_fatal", lambda error: "busy" in str(error))
+    assert RejectsOracle().check([exam])[0] is not None
+    monkeypatch.setattr(cpu, "is_unusable", lambda error: "busy" in str(error))
+    with pytest.raises(RuntimeError, match="busy"):
+        RejectsOracle().check([exam])

@@ -15,10 +15,17 @@ OUT_OF_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INIT
 FATAL = (
     "CUDA error", "device-side assert", "illegal memory access", "misaligned address", "illegal instruction",
     "invalid program counter", "operation not supported on global/shared address space", "hardware stack error",
-    "launch timed out", "unspecified launch failure", "uncorrectable ECC error",
+    "launch timed out", "unspecified launch failure",
 )  # fmt: skip
 """What torch and the driver say of errors after which "the process must be terminated and relaunched" (CUDA Driver API,
 CUresult)."""
+UNUSABLE = (
+    "busy or unavailable", "No CUDA GPUs are available", "no CUDA-capable device is detected",
+    "system not yet initialized", "MPS client", "support device connections have been exhausted",
+    "uncorrectable ECC error", "uncorrectable NVLink error",
+)  # fmt: skip
+"""What they say where the GPU is in another process's exclusive use, has failed, or where the Multi-Process Service
+takes no client or has ended one. To torch a GPU that was missing once is missing until the process ends."""
 OWN_CONTEXT = 1 << 30
 """Bytes of a GPU that a process may hold beside what torch has reserved: its context, modules, printf's buffer."""
 MOST_UNUSED = 2 << 30
@@ -100,7 +107,11 @@ class CudaBackend(Backend):
     def is_fatal(self, error: BaseException) -> bool:
         """Some errors of the device leave a context that no launch survives."""
         text = message_of(error)
-        return any(one in text for one in FATAL)
+        return self.is_unusable(error) or any(one in text for one in FATAL)
+
+    def is_unusable(self, error: BaseException) -> bool:
+        text = message_of(error)
+        return any(one in text for one in UNUSABLE)
 
     def external_oom_reason(self, error: BaseException) -> str:
         """A reason where what this process holds and requested would fit on the GPU, were it alone there."""
