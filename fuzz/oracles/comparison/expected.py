@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
 
 from fuzz.backends.autodiff import as_gradient
+from fuzz.backends.execute import FatalError
+from fuzz.backends.shortage import describe_shortage
 from fuzz.errors import ReferenceFailedError, TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.outcome import Returned
+from fuzz.model.outcome import NotRun, Returned
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_values
 from fuzz.reference.envelope import (
@@ -124,17 +125,24 @@ def beside_kernels(exam: Examination, index: int, evaluate_on: Callable[[str], E
     """What is evaluated of a call's reference: where its kernels ran if the call is large, or else on the host.
 
     So is what cannot be evaluated there: a reference may make tensors on the host, and a device may lack memory.
+    Raises FatalError where that leaves a device on which nothing can be computed any more: of the kernel nothing is
+    known then.
     """
     call, device = exam.plan.calls[index], exam.backend.device
     if device != HOST and call.elements() >= SMALL and isinstance(exam.outcome, Returned) and is_safe(exam, index):
-        with suppress(ReferenceFailedError, RuntimeError):
+        try:
             return evaluate_on(device)
+        except (ReferenceFailedError, RuntimeError) as error:
+            if exam.backend.is_fatal(error) and not describe_shortage(error, exam.backend):
+                # What the kernels did was awaited before. The host can evaluate it, but their outputs are lost.
+                why = f"its reference cannot be evaluated on the device: {one_line(error)}"
+                raise FatalError(NotRun(why)) from error
     return evaluate_on(HOST)
 
 
 def is_safe(exam: Examination, index: int) -> bool:
     """Whether evaluating a call's reference does no harm to a device: an index out of range would, on the host it
-    raises. Without integers there is no such index, nor where a part has been evaluated.
+    raises. Without integers there is mostly no such index, nor where a part has been evaluated.
     """
     evaluated = exam.cleared or bool(exam.expected.get(index) or exam.uncleared.get(index))
     return evaluated or all(value.is_float for value in exam.plan.calls[index].tensors.values())

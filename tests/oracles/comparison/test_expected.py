@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from fuzz.backends import backend
-from fuzz.backends.execute import run
-from fuzz.model.outcome import Rejected
+from fuzz.backends.base import Backend
+from fuzz.backends.execute import FatalError, run
+from fuzz.errors import ReferenceFailedError
+from fuzz.model.outcome import NotRun, Rejected
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison import expected
 from fuzz.oracles.comparison.expected import (
@@ -29,6 +30,7 @@ from fuzz.reference.envelope import Precision
 from fuzz.reference.envelope.noise import MemberNoise
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
+from fuzz.worker.protocol import report_of_outcome
 
 
 def examination() -> Examination:
@@ -94,6 +96,16 @@ def test_bounds_only_grow_from_stage_to_stage() -> None:
         assert not torch.equal(stages[0][name].spread, widest.spread)
 
 
+class Elsewhere(Backend):
+    device = "elsewhere"
+
+    def is_fatal(self, error: BaseException) -> bool:
+        return "CUDA error" in str(error)
+
+    def external_oom_reason(self, error: BaseException) -> str:
+        return "others hold it" if "out of memory" in str(error) else ""
+
+
 def on_device(name: str = "softmax", smallest: int = SMALL, **changes: Any) -> Examination:
     """A case whose kernels ran on a device that this machine need not have."""
     made, engine = load(name), RandomEngine(load(name), 0)
@@ -101,8 +113,7 @@ def on_device(name: str = "softmax", smallest: int = SMALL, **changes: Any) -> E
     case = next(one for one in cases if len(one.calls) == 1 and smallest <= one.elements() < 16 * SMALL)
     cpu = backend("cpu")
     exam = Examination(made, made.launcher, case, cpu, run(made, made.launcher, case.calls, cpu))
-    elsewhere: Any = SimpleNamespace(device="elsewhere")
-    return replace(exam, backend=elsewhere, **changes)
+    return replace(exam, backend=Elsewhere(), **changes)
 
 
 def test_a_large_case_alone_is_evaluated_where_its_kernels_ran() -> None:
@@ -111,13 +122,26 @@ def test_a_large_case_alone_is_evaluated_where_its_kernels_ran() -> None:
     assert beside_kernels(on_device(outcome=Rejected("not run")), 0, lambda device: device) == "cpu"
 
 
-def test_what_cannot_be_evaluated_on_a_device_is_evaluated_on_the_host() -> None:
+@pytest.mark.parametrize("said", ["Expected all tensors to be on the same device", "CUDA error: out of memory"])
+def test_what_cannot_be_evaluated_on_a_device_is_evaluated_on_the_host(said: str) -> None:
     def evaluate_on(device: str) -> str:
         if device != "cpu":
-            raise RuntimeError("Expected all tensors to be on the same device")
+            raise RuntimeError(said)
         return device
 
     assert beside_kernels(on_device(), 0, evaluate_on) == "cpu"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ReferenceFailedError])
+def test_a_reference_that_ends_what_a_device_can_compute_says_nothing_of_the_kernel(kind: type[Exception]) -> None:
+    def evaluate_on(device: str) -> str:
+        assert device != "cpu", "the outputs that it is compared with are lost"
+        raise kind("CUDA error: device-side assert triggered")
+
+    with pytest.raises(FatalError) as caught:
+        beside_kernels(on_device(), 0, evaluate_on)
+    assert isinstance(caught.value.outcome, NotRun) and "assert triggered" in caught.value.outcome.message
+    assert not report_of_outcome(caught.value.outcome).findings
 
 
 def test_indices_are_used_on_the_host_first_where_one_out_of_range_only_raises() -> None:
