@@ -211,7 +211,10 @@ class SolutionHandler:
         except UsageError:
             raise
         except Exception as error:
-            return SolutionReport(_failure_outcome(error, self.backend), tuple(words))
+            outcome = _failure_outcome(error, self.backend)
+            if self.backend.is_fatal(error):
+                raise FatalError(outcome) from error
+            return SolutionReport(outcome, tuple(words))
         return SolutionReport(
             Returned(()), tuple(words), conduct=tuple(find_changed(kept)), step_launches=tuple(counts),
             step_operations=tuple(operations),
