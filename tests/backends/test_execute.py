@@ -178,6 +178,9 @@ def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> 
     message = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"
     assert external_shortage(message, 10 * gib, 5 * gib, 40 * gib) == "of the GPU's 40960 MiB others hold 25600"
     assert external_shortage(message, 30 * gib, 5 * gib, 40 * gib) == ""
+    # What is free there beside its own context is all that a process can have.
+    nearly = "CUDA out of memory. Tried to allocate 39.80 GiB. GPU 0 has"
+    assert external_shortage(nearly, 0, 79 * gib // 2, 40 * gib) == ""
     unsized = "Triton Error [CUDA]: out of memory"
     assert external_shortage(unsized, 1 * gib, 0, 40 * gib) == "of the GPU's 40960 MiB others hold 39936"
     # On a GPU of one's own a kernel that asks for too much fails by itself.

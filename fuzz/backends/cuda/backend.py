@@ -130,10 +130,10 @@ class CudaBackend(Backend):
 def external_shortage(message: str, held: int, free: int, total: int) -> str:
     """How much of a GPU's memory other processes hold; empty where the request would not fit without them either.
 
-    Where the request is unknown, others are to blame only if they hold more than this process's context may. `message`
-    is the error's; `held` by this process, `free` and `total` on the GPU are in bytes.
+    Others are to blame only if they hold more than this process's context may. `message` is the error's, in which the
+    request may be unknown; `held` by this process, `free` and `total` on the GPU are in bytes.
     """
     requested, others = requested_bytes(message), total - free - held
-    if held + requested > total or not requested and others <= OWN_CONTEXT:
+    if held + requested > total or others <= OWN_CONTEXT:
         return ""
     return f"of the GPU's {total >> 20} MiB others hold {others >> 20}"
