@@ -112,13 +112,15 @@ def work(shares: Shares, asked: argparse.Namespace, gpu: SharedGpu | None, proce
                     gpu.replace_faulty(before)
                 was_replaced = gpu is not None and gpu.replaced > before
                 share.alone |= was_replaced
-                if gpu and is_empty and (was_replaced or NO_GPU in run.get("why", "")):
+                finds_no_gpu = NO_GPU in run.get("why", "") + run.get("error", "")
+                if gpu and is_empty and (was_replaced or finds_no_gpu):
                     shares.put_back(share)
                 else:
                     keep_run(asked.backend, share.set, run)
                     shares.give_back(share, run)
                 share = shares.take()
-                if not line:
+                # To torch a GPU that was missing once is missing until the process ends.
+                if not line or finds_no_gpu:
                     break
             process.kill()
 

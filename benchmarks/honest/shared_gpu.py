@@ -20,6 +20,8 @@ FOLDERS = {"CUDA_MPS_PIPE_DIRECTORY": "pipe", "CUDA_MPS_LOG_DIRECTORY": "log"}
 """Variables by which the service and its clients find each other, and their folders."""
 MOST_WAITS = 5
 """Clients, one after the other, that wait for the server to start."""
+PATIENCE = 120.0
+"""Seconds that a client may take to find a GPU, and the service to answer: either may wait for ever."""
 CLIENT = "import torch; torch.zeros(1, device='cuda')"
 
 
@@ -84,9 +86,18 @@ def without_service(variables: Mapping[str, str]) -> dict[str, str]:
 
 def has_gpu() -> bool:
     """Whether a process that starts now can use the GPU."""
-    return subprocess.run([sys.executable, "-c", CLIENT], capture_output=True, check=False).returncode == 0
+    return said_by([sys.executable, "-c", CLIENT]) is not None
 
 
 def control(command: str) -> str:
-    """What the service answers to a command."""
-    return subprocess.run([CONTROL], input=f"{command}\n", capture_output=True, text=True, check=False).stdout
+    """What the service answers to a command; nothing where it fails."""
+    return said_by([CONTROL], f"{command}\n") or ""
+
+
+def said_by(command: list[str], given: str = "") -> str | None:
+    """What a program that is given these lines says; None where it fails, or has not ended in time."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout

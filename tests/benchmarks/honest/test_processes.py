@@ -1,15 +1,18 @@
 """Processes of the honest set: how one that did not answer has ended, and when operations are declared."""
 
+import json
 import os
 import subprocess
 import sys
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.honest import __main__ as honest
 from benchmarks.honest.__main__ import answer, why_ended
 from benchmarks.honest.shares import MOST_EMPTY, Shares
+from fuzz.backends.cuda.backend import NO_GPU
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,23 @@ def test_a_run_that_another_targets_fault_took_the_gpu_from_does_not_count(monke
     assert tried == [0, 0, 1] and len(kept) == MOST_EMPTY == 2
     # The fault may have been its own.
     assert shared == [True, False, False]
+
+
+@pytest.mark.parametrize("key", ["why", "error"])
+def test_a_process_that_finds_no_gpu_while_the_service_starts_is_replaced(monkeypatch, key):
+    answers = [{key: f"its worker says: {NO_GPU}"}, {"cases": 10}]
+    asked, kept, shares = [], [], Shares(10, 60.0, float("inf"))
+
+    def answer(process, request):
+        asked.append((process.pid, request["seed"]))
+        return json.dumps({"target": "a.py:a", **answers[len(asked) - 1]})
+
+    shares.add("fla", ["a.py:a"], [])
+    monkeypatch.setattr(honest, "arguments", lambda asked: [sys.executable, "-c", "input()"])
+    monkeypatch.setattr(honest, "answer", answer)
+    monkeypatch.setattr(honest, "keep_run", lambda backend, name, run: kept.append(run))
+    gpu = SimpleNamespace(replaced=0, replace_faulty=lambda before: None)
+    honest.work(shares, Namespace(backend="cuda"), gpu, sorted(os.sched_getaffinity(0)))
+    (first, seed), (second, again) = asked
+    assert first != second and seed == again
+    assert kept == [{"target": "a.py:a", "cases": 10}]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.honest import shared_gpu as module
-from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, shared_gpu, without_service
+from benchmarks.honest.shared_gpu import CONTROL, FOLDERS, control, has_gpu, shared_gpu, without_service
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +107,14 @@ def test_a_process_without_the_service_keeps_its_other_variables(tmp_path, monke
     with shared_gpu():
         variables = without_service(os.environ)
         assert variables.keys() == os.environ.keys() - FOLDERS.keys()
+
+
+def test_neither_a_client_nor_the_service_is_waited_for_for_ever(tmp_path, monkeypatch):
+    program = tmp_path / CONTROL
+    program.write_text("#!/bin/sh\nexec sleep 900\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(module, "CLIENT", "import time; time.sleep(900)")
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    assert not has_gpu()
+    assert control("quit") == ""
