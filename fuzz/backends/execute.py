@@ -44,9 +44,10 @@ SHARED_ELEMENTS = "more than one element of the written-to tensor refers to a si
 
 @dataclass
 class InputsNotPlaced(Exception):
-    """The inputs could not be put into memory, which is no fault of the kernel; holds the outcome."""
+    """The inputs could not be put into memory, which is no fault of the kernel; holds the outcome, None where the
+    error is our own."""
 
-    outcome: Outcome
+    outcome: Outcome | None
 
 
 @dataclass
@@ -100,8 +101,11 @@ def run(
     except (UsageError, SystemExit):
         raise
     except InputsNotPlaced as error:
-        if error.__cause__ and backend.is_fatal(error.__cause__):
-            raise FatalError(error.outcome) from error
+        cause = error.__cause__ or error
+        if error.outcome is None:
+            raise cause from None
+        if backend.is_fatal(cause):
+            raise FatalError(error.outcome) from cause
         return error.outcome
     except BaseException as error:
         # Whatever a launcher raises: nothing else interrupts a worker.
@@ -254,11 +258,14 @@ def _find_late_error(backend: Backend) -> Exception | None:
     return None
 
 
-def _placing_outcome(error: Exception, backend: Backend) -> Outcome:
-    """Too large inputs are refused; whatever else fails before the launcher is called may well not fail again."""
+def _placing_outcome(error: Exception, backend: Backend) -> Outcome | None:
+    """Too large inputs are refused; what else torch says of a device before a launcher is called may well not be said
+    again. None where neither fails."""
     lacking = describe_shortage(error, backend)
     if not lacking and (is_out_of_memory(error) or isinstance(error, OSError)):
         return Rejected(f"the inputs do not fit into memory here: {one_line(error)}")
+    if not lacking and not isinstance(error, RuntimeError):
+        return None
     return NotRun(lacking or f"the inputs cannot be put into memory: {one_line(error)}")
 
 

@@ -173,6 +173,15 @@ def test_what_fails_before_the_launcher_is_called_is_not_the_kernels_fault(
     assert caught.value.outcome == due
 
 
+def test_an_error_of_our_own_before_the_launcher_is_called_is_nobodys_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(*_: object) -> None:
+        raise KeyError("stride")
+
+    monkeypatch.setattr(execute, "allocate_buffer", allocate)
+    with pytest.raises(KeyError, match="stride"):
+        executed(raising(ValueError()))
+
+
 def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:
     gib = 2**30
     message = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"
