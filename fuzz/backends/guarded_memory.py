@@ -217,12 +217,13 @@ def as_words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def read_flags(flags: Sequence[torch.Tensor | None]) -> list[bool]:
-    """The flags, bool, of one device each, read from it at once; True for None.
+    """The flags, bool, read from the device at once, with those that are on the host; True for None.
 
     Each read waits for the device, and for other processes that use it.
     """
     known = [flag for flag in flags if flag is not None]
-    values = iter(torch.stack(known).tolist() if known else ())
+    device = next((flag.device for flag in known if flag.device.type != "cpu"), "cpu")
+    values = iter(torch.stack([flag.to(device) for flag in known]).tolist() if known else ())
     return [flag is None or next(values) for flag in flags]
 
 

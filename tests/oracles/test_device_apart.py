@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,6 +140,33 @@ def test_nothing_meets_that_is_on_two_devices(
     found = [finding for number in range(3) for finding in ask_everything(handle, engine.case(number))]
     assert {finding.oracle for finding in found} >= oracles and not mixtures
     assert "fault" not in {finding.oracle for finding in found}
+
+
+HOSTED = """
+import torch
+from fuzz import size, target, tensor
+
+M, N = size("M", 1, 40), size("N", 1, 90)
+
+
+def reference(x, w):
+    return {"y": x * w, "rows": torch.tensor([x.shape[0]])}
+
+
+@target(x=tensor(M, N), w=tensor(N), dtypes=("float32", "bfloat16"), reference=reference, batch=M)
+def hosted(x, w):
+    return {"y": x * w, "rows": torch.tensor([x.shape[0]])}
+"""
+
+
+def test_an_output_may_be_on_the_host(handler: MakeHandler, mixtures: list[str], tmp_path: Path) -> None:
+    """Beside one on the device, in cases of one call and of several."""
+    file = tmp_path / "hosted.py"
+    file.write_text(HOSTED, encoding="utf-8")
+    handle, engine = handler(str(file), None), RandomEngine(load(str(file)), 1)
+    cases = [engine.case(number) for number in range(6)]
+    assert {len(case.calls) > 1 for case in cases} == {False, True}
+    assert not [finding for case in cases for finding in ask_everything(handle, case)] and not mixtures
 
 
 def test_a_sweep_counts_there(mixtures: list[str]) -> None:

@@ -42,7 +42,10 @@ def differing_rows(pairs: Pairs) -> list[int]:
 def _rows_unlike(pairs: Pairs, alike: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> list[int]:
     """Rows in which elements of some pair are not alike."""
     unlike = [~alike(*pair).reshape(len(pair[0]), math.prod(pair[0].shape[1:])).all(1) for pair in pairs.values()]
-    return torch.stack(unlike).any(0).nonzero().flatten().tolist() if unlike else []
+    if not unlike:
+        return []
+    # Some outputs may be on the host.
+    return torch.stack([rows.to(unlike[0].device) for rows in unlike]).any(0).nonzero().flatten().tolist()
 
 
 def differing_indices(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
