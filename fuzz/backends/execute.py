@@ -38,6 +38,8 @@ from fuzz.worker.profile import measured
 Words = Mapping[str, np.ndarray]
 REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
 """What a launcher raises to refuse an input."""
+TOO_LARGE = ("array is too big", "Maximum allowed")
+"""What numpy says of arrays beyond what addresses reach."""
 SHARED_ELEMENTS = "more than one element of the written-to tensor refers to a single memory location"
 """What torch says where it refuses to write a tensor whose layout has a stride of 0."""
 
@@ -242,14 +244,14 @@ def outcome_of_error(error: BaseException, backend: Backend) -> Outcome:
 
     Raises FatalError where the process cannot go on, UsageError where the error is not the launcher's.
     """
-    cause = error if backend.is_fatal(error) else _find_late_error(backend) or error
+    cause = error if backend.is_fatal(error) else find_late_error(backend) or error
     outcome = _inspect_failure(cause, backend)
     if backend.is_fatal(cause):
         raise FatalError(outcome) from cause
     return outcome
 
 
-def _find_late_error(backend: Backend) -> Exception | None:
+def find_late_error(backend: Backend) -> Exception | None:
     """What a call's launches did wrong before it raised something else: a device says so late, to whoever asks next."""
     try:
         backend.synchronize()
@@ -261,12 +263,14 @@ def _find_late_error(backend: Backend) -> Exception | None:
 def _placing_outcome(error: Exception, backend: Backend) -> Outcome | None:
     """Too large inputs are refused; what else torch says of a device before a launcher is called may well not be said
     again. None where neither fails."""
-    lacking = describe_shortage(error, backend)
-    if not lacking and (is_out_of_memory(error) or isinstance(error, OSError)):
+    if lacking := describe_shortage(error, backend):
+        return NotRun(lacking)
+    is_too_large = isinstance(error, ValueError) and any(text in str(error) for text in TOO_LARGE)
+    if is_too_large or is_out_of_memory(error) or isinstance(error, OSError):
         return Rejected(f"the inputs do not fit into memory here: {one_line(error)}")
-    if not lacking and not isinstance(error, RuntimeError):
-        return None
-    return NotRun(lacking or f"the inputs cannot be put into memory: {one_line(error)}")
+    if backend.is_accelerator and isinstance(error, RuntimeError):
+        return NotRun(f"the inputs cannot be put into memory: {one_line(error)}")
+    return None
 
 
 def _inspect_failure(error: BaseException, backend: Backend) -> Outcome:

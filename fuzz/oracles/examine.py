@@ -106,10 +106,15 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
 
     @measured("oracles")
     def handle(request: Request) -> Answer:
-        try:
-            answer = answer_to(request)
+        answer = answer_or_lack(request)
+        if not isinstance(answer, LastResponse):
+            # Here no traceback holds tensors any more, and who lacks memory is about to wait for it.
             backend.release_memory()
-            return answer
+        return answer
+
+    def answer_or_lack(request: Request) -> Answer:
+        try:
+            return answer_to(request)
         except FatalError as fatal:
             return LastResponse(report_of_outcome(fatal.outcome))
         except Unattributed:

@@ -9,7 +9,6 @@ import torch
 
 from fuzz.backends.guarded_memory import allocate_buffer
 from fuzz.backends.launcher_allocations import LauncherAllocations
-from fuzz.backends.shortage import describe_shortage
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
@@ -89,7 +88,7 @@ class RejectsOracle(Oracle):
                 exam.launcher(**{**inputs, **changed})
                 exam.backend.synchronize()
             except Exception as error:
-                if describe_shortage(error, exam.backend):
+                if exam.backend.is_unusable(error):
                     raise
                 launched = exam.backend.is_fatal(error) or bool(session.kernels())
                 return launched, allocations.has_computed or launched

@@ -45,14 +45,19 @@ def answer_by_outcome(
 ) -> Callable[[int], Measured | Outcome | LastResponse]:
     """A worker's handler, request -> what `measure` returns, or the outcome where it could not measure.
 
-    NotRun is what lacked memory, in the launcher or beside it.
+    NotRun is what the machine lacked memory for, or time to compile, in the launcher or beside it.
     """
 
     def handle(request: int) -> Measured | Outcome | LastResponse:
-        try:
-            measured = measure(request)
+        answer = answer_to(request)
+        if not isinstance(answer, LastResponse):
+            # Here no traceback holds tensors any more, and who lacks memory is about to wait for it.
             backend.release_memory()
-            return measured
+        return answer
+
+    def answer_to(request: int) -> Measured | Outcome | LastResponse:
+        try:
+            return measure(request)
         except NotReturnedError as failed:
             return failed.outcome
         except FatalError as fatal:

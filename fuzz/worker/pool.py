@@ -118,7 +118,8 @@ class Pool:
         return self.backoff.wait(lack, self._tries[number], self.deadline)
 
     def _rerun_alone(self, group: ReplicaGroup, crash: WorkerCrash) -> tuple[Report, ...]:
-        """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""
+        """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes, or that
+        could not run."""
         requests = group.requests()
         if len(requests) == 1:
             with self._worker() as worker:
@@ -130,6 +131,8 @@ class Pool:
                 if isinstance(response, WorkerCrash):
                     return (*reports, report_of_crash(response, request.case, worker))
                 reports.append(response)
+                if response.not_run:
+                    break
         return tuple(reports)
 
 

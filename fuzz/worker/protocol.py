@@ -180,12 +180,12 @@ class Report:
     """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 
     `outcome` describes in words how the launcher ended. It refused a `rejected` case; a `not_run` one could not run
-    because other processes held the memory or the time. `worst` is the largest error as a multiple of the bound; of
-    replicas that ran together only the worst one has it. That of a plan's first replica says whether its replicas ran
-    `one_by_one`, or their references did. It has the names and elements of the outputs of its last call,
-    `output_sizes`, and so has that of a case that was examined alone. `features` are those of coverage, as libFuzzer's
-    (fuzz/backends/cpu/runtime/counters.py), `constants` are numbers that the kernel compares with; both hold only what
-    this worker has not reported before.
+    because other processes held the memory, the time or the device, or its reference ended the device. `worst` is the
+    largest error as a multiple of the bound; of replicas that ran together only the worst one has it. That of a plan's
+    first replica says whether its replicas ran `one_by_one`, or their references did. It has the names and elements of
+    the outputs of its last call, `output_sizes`, and so has that of a case that was examined alone. `features` are
+    those of coverage, as libFuzzer's (fuzz/backends/cpu/runtime/counters.py), `constants` are numbers that the kernel
+    compares with; both hold only what this worker has not reported before.
     """
 
     outcome: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -164,6 +166,7 @@ def test_what_fails_before_the_launcher_is_called_is_not_the_kernels_fault(
 
     monkeypatch.setattr(execute, "allocate_buffer", allocate)
     monkeypatch.setattr(type(BACKENDS["cpu"]), "is_fatal", lambda self, error: is_fatal)
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "is_accelerator", True)
     due = NotRun("the inputs cannot be put into memory: RuntimeError: CUDA error: an illegal memory access")
     if not is_fatal:
         assert executed(raising(ValueError())) == due
@@ -173,13 +176,19 @@ def test_what_fails_before_the_launcher_is_called_is_not_the_kernels_fault(
     assert caught.value.outcome == due
 
 
-def test_an_error_of_our_own_before_the_launcher_is_called_is_nobodys_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    def allocate(*_: object) -> None:
-        raise KeyError("stride")
-
-    monkeypatch.setattr(execute, "allocate_buffer", allocate)
-    with pytest.raises(KeyError, match="stride"):
+@pytest.mark.parametrize("error", [KeyError("stride"), RuntimeError("stride"), ValueError("stride")])
+def test_an_error_of_our_own_before_the_launcher_is_called_is_nobodys_outcome(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(execute, "allocate_buffer", Mock(side_effect=error))
+    with pytest.raises(type(error), match="stride"):
         executed(raising(ValueError()))
+
+
+def test_inputs_beyond_all_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "allocate_buffer", lambda *_: np.empty(2**62))
+    outcome = executed(raising(ValueError()))
+    assert isinstance(outcome, Rejected) and "do not fit into memory" in outcome.message
 
 
 def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:

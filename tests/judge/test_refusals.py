@@ -94,5 +94,9 @@ def test_several_calls_that_leave_a_device_on_which_nothing_runs_end_the_process
     with pytest.raises(FatalError) as caught:
         process_on(Broken(lost)).run_steps(request, LaunchLog(leave_out=False))
     assert isinstance(caught.value.outcome, Raised) and str(lost) in caught.value.outcome.message
+    early = process_on(Broken(lost))
+    early.launch = Mock(side_effect=ValueError("it says so before the device does"))
+    with pytest.raises(FatalError):
+        early.run_steps(request, LaunchLog(leave_out=False))
     report = process_on(Broken(other)).run_steps(request, LaunchLog(leave_out=False))
     assert isinstance(report, SolutionReport) and isinstance(report.outcome, Raised)

@@ -63,6 +63,8 @@ def test_memory_of_the_device_is_released_after_each_answer(case: Case, monkeypa
     for request in (Examine(case), ReplicaGroup(case, ((), ())), Diagnose(case, case)):
         handle(request)
     assert released.call_count == 3
+    monkeypatch.setattr(examine, "examine_or_adjudicate", Mock(side_effect=MemoryError))
+    assert handle(Examine(case)).not_run and released.call_count == 4, "who waits for memory keeps none"
 
 
 def test_a_device_that_is_lost_while_oracles_compute_ends_the_process(

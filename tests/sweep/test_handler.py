@@ -122,6 +122,8 @@ def test_memory_is_given_back_after_each_request(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(SharedDevice, "release_memory", released)
     assert answer(lambda request: 7) == 7
     released.assert_called_once()
+    assert answer(launched(torch.OutOfMemoryError("full"))) == LACK
+    assert released.call_count == 2, "who waits for memory keeps none"
 
 
 def swept(monkeypatch: pytest.MonkeyPatch, *responses: Any) -> tuple[list[SweepCounts], list[float]]:

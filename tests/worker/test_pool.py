@@ -13,11 +13,13 @@ from dataclasses import replace
 import pytest
 
 from fuzz.model.case import Case
+from fuzz.model.outcome import Died
 from fuzz.worker import retry_backoff
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.system import resident
+from fuzz.worker.worker import WorkerCrash
 
 HANDLER = f"{__name__}:make_handler"
 
@@ -118,6 +120,15 @@ def test_a_group_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(cas
         results = list(workers.examine(iter([whole, group(case, "echo", 4)])))
     outcomes = [[report.outcome for report in reports] for _, reports in results]
     assert outcomes == [["0", "1", "the worker process died of SIGSEGV"], ["4"]]
+
+
+def test_a_group_in_which_a_worker_dies_ends_with_the_replica_that_could_not_run(case: Case) -> None:
+    """It took a process of its own to see that, and would take another one for each that follows."""
+    actions = ("echo", "short99", "segfault", "echo")
+    whole = ReplicaGroup(case, tuple((action, str(index)) for index, action in enumerate(actions)))
+    with pool(1) as workers:
+        reports = workers._rerun_alone(whole, WorkerCrash(Died("SIGSEGV")))
+    assert [report.outcome for report in reports] == ["0", "not run: no memory is left here"]
 
 
 def test_a_worker_that_is_killed_amid_a_run_costs_one_answer_at_most(case: Case) -> None:

@@ -14,7 +14,7 @@ import torch
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.dispatch_mode import DispatchMode
-from fuzz.backends.execute import FatalError, _failure_outcome, run
+from fuzz.backends.execute import FatalError, outcome_of_error, run
 from fuzz.backends.guarded_memory import DTYPE_NAMES, read_words
 from fuzz.backends.launcher_allocations import LauncherAllocations, fill_without_poison
 from fuzz.backends.triton_host import autotune
@@ -211,10 +211,7 @@ class SolutionHandler:
         except UsageError:
             raise
         except Exception as error:
-            outcome = _failure_outcome(error, self.backend)
-            if self.backend.is_fatal(error):
-                raise FatalError(outcome) from error
-            return SolutionReport(outcome, tuple(words))
+            return SolutionReport(outcome_of_error(error, self.backend), tuple(words))
         return SolutionReport(
             Returned(()), tuple(words), conduct=tuple(find_changed(kept)), step_launches=tuple(counts),
             step_operations=tuple(operations),

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from fuzz.backends.autodiff import as_gradient
-from fuzz.backends.execute import FatalError
-from fuzz.backends.shortage import describe_shortage
+from fuzz.backends.execute import FatalError, find_late_error
 from fuzz.errors import ReferenceFailedError, TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
@@ -133,7 +132,8 @@ def beside_kernels(exam: Examination, index: int, evaluate_on: Callable[[str], E
         try:
             return evaluate_on(device)
         except (ReferenceFailedError, RuntimeError) as error:
-            if exam.backend.is_fatal(error) and not describe_shortage(error, exam.backend):
+            late = find_late_error(exam.backend)
+            if late is not None and exam.backend.is_fatal(late):
                 # What the kernels did was awaited before. The host can evaluate it, but their outputs are lost.
                 why = f"its reference cannot be evaluated on the device: {one_line(error)}"
                 raise FatalError(NotRun(why)) from error

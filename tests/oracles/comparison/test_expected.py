@@ -106,6 +106,13 @@ class Elsewhere(Backend):
         return "others hold it" if "out of memory" in str(error) else ""
 
 
+class Lost(Elsewhere):
+    """One on which nothing can be computed any more."""
+
+    def synchronize(self) -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+
 def on_device(name: str = "softmax", smallest: int = SMALL, **changes: Any) -> Examination:
     """A case whose kernels ran on a device that this machine need not have."""
     made, engine = load(name), RandomEngine(load(name), 0)
@@ -113,7 +120,7 @@ def on_device(name: str = "softmax", smallest: int = SMALL, **changes: Any) -> E
     case = next(one for one in cases if len(one.calls) == 1 and smallest <= one.elements() < 16 * SMALL)
     cpu = backend("cpu")
     exam = Examination(made, made.launcher, case, cpu, run(made, made.launcher, case.calls, cpu))
-    return replace(exam, backend=Elsewhere(), **changes)
+    return replace(exam, **{"backend": Elsewhere(), **changes})
 
 
 def test_a_large_case_alone_is_evaluated_where_its_kernels_ran() -> None:
@@ -122,7 +129,14 @@ def test_a_large_case_alone_is_evaluated_where_its_kernels_ran() -> None:
     assert beside_kernels(on_device(outcome=Rejected("not run")), 0, lambda device: device) == "cpu"
 
 
-@pytest.mark.parametrize("said", ["Expected all tensors to be on the same device", "CUDA error: out of memory"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Expected all tensors to be on the same device",
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasGemmEx",
+    ],
+)
 def test_what_cannot_be_evaluated_on_a_device_is_evaluated_on_the_host(said: str) -> None:
     def evaluate_on(device: str) -> str:
         if device != "cpu":
@@ -139,7 +153,7 @@ def test_a_reference_that_ends_what_a_device_can_compute_says_nothing_of_the_ker
         raise kind("CUDA error: device-side assert triggered")
 
     with pytest.raises(FatalError) as caught:
-        beside_kernels(on_device(), 0, evaluate_on)
+        beside_kernels(on_device(backend=Lost()), 0, evaluate_on)
     assert isinstance(caught.value.outcome, NotRun) and "assert triggered" in caught.value.outcome.message
     assert not report_of_outcome(caught.value.outcome).findings
 
