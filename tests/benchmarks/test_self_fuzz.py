@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from schemathesis import Case
 
 from benchmarks.self_fuzz import SEEDS, mutation
 from benchmarks.self_fuzz.crashes import MAX_SECONDS, Crashes, limit_time
-from benchmarks.self_fuzz.service import check_service, hostile_service, send_requests
 from benchmarks.self_fuzz.surfaces import SURFACES
 
-CHECKS = {**SURFACES, "service": check_service}
+
+def service() -> Any:
+    """The module of checks of the service: every worker collects these tests, and one needs schemathesis, 1.3 s."""
+    return import_module("benchmarks.self_fuzz.service")
+
+
+CHECKS = {**SURFACES, "service": lambda given: service().check_service(given)}
 EXAMPLES = 25
 
 
@@ -27,16 +33,16 @@ def test_a_seed_shows_no_defect(surface: str, path: Path) -> None:
 
 
 def test_a_service_over_hostile_records_answers_as_its_schema_says() -> None:
-    with hostile_service(["<script>", "\x1b\ud800", "", "../x"], Random(1)) as app:
-        assert send_requests(app, examples=2, seed=1) > 40
+    with service().hostile_service(["<script>", "\x1b\ud800", "", "../x"], Random(1)) as app:
+        assert service().send_requests(app, examples=2, seed=1) > 40
 
 
 def test_an_answer_of_the_service_has_as_long_as_any_other_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not the 10 s of schemathesis, which a busy machine may need for nothing."""
     asked = []
-    monkeypatch.setattr(Case, "call_and_validate", lambda self, **how: asked.append(how["timeout"]))
-    with hostile_service([""], Random(1)) as app:
-        send_requests(app, examples=1, seed=1)
+    monkeypatch.setattr(service().Case, "call_and_validate", lambda self, **how: asked.append(how["timeout"]))
+    with service().hostile_service([""], Random(1)) as app:
+        service().send_requests(app, examples=1, seed=1)
     assert set(asked) == {MAX_SECONDS}
 
 
