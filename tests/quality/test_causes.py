@@ -28,7 +28,7 @@ from fuzz.triage.triage import Triage
 from fuzz.worker.protocol import Examine, WorkerConfig
 
 TARGETS = Path(__file__).with_name("causes_targets.py")
-CASES, FLOOD = 80, 120
+CASES = 120
 Found = Callable[[str], tuple[list[Bug], Path]]
 
 
@@ -53,25 +53,25 @@ class InProcessWorker:
         """Nothing runs."""
 
 
-def make_run(name: str, seed: int, folder: Path, cases: int = CASES) -> tuple[FindingHandler, list[Suspect]]:
-    """A handler of findings of one of the targets, and what so many random cases show."""
+def make_run(name: str, seed: int, folder: Path) -> tuple[FindingHandler, list[Suspect]]:
+    """A handler of findings of one of the targets, and what CASES random cases show."""
     text = f"{TARGETS}:{name}"
     target, config = load(text), WorkerConfig(text, None, "cpu")
     worker: Any = InProcessWorker(config)
     triage = Triage(target, worker, SAMPLED_ORACLES)
-    options = RunOptions(text, backend="cpu", cases=cases, seed=seed)
+    options = RunOptions(text, backend="cpu", cases=CASES, seed=seed)
     # How many bugs there are depends on no grade.
     handler = FindingHandler(
         options, target, config, folder, {}, triage, Watcher(), 0.0, with_cross_checks=False, with_grades=False
     )
-    return handler, [Suspect(index, case, findings, []) for index, case, findings in disagreements(text, seed, cases)]
+    return handler, [Suspect(index, case, findings, []) for index, case, findings in disagreements(text, seed)]
 
 
 @cache
-def disagreements(target: str, seed: int, count: int) -> list[tuple[int, Case, list[Finding]]]:
-    """Which of so many random cases disagree, and how."""
+def disagreements(target: str, seed: int) -> list[tuple[int, Case, list[Finding]]]:
+    """Which of CASES random cases disagree, and how."""
     engine, worker = RandomEngine(load(target), seed), InProcessWorker(WorkerConfig(target, None, "cpu"))
-    cases = [engine.case(index) for index in range(count)]
+    cases = [engine.case(index) for index in range(CASES)]
     reports = [worker.call(Examine(case, sample_oracles(index, 1))) for index, case in enumerate(cases)]
     return [
         (index, case, one.findings)
@@ -196,7 +196,7 @@ def test_a_segfault_a_hang_full_memory_and_a_raise_are_four_findings(tmp_path: P
 
 
 def test_a_rare_bug_behind_a_flood_of_another_is_filed_with_the_second_case(tmp_path: Path) -> None:
-    handler, waiting = make_run("flood_and_rare", 2, tmp_path, FLOOD)
+    handler, waiting = make_run("flood_and_rare", 2, tmp_path)
     order = TriagePriority(handler.target)
     rare = [one for one in waiting if any("z" in finding.outputs for finding in one.findings)]
     assert len(waiting) > 100 and len(rare) == 1 and waiting.index(rare[0]) > 10
