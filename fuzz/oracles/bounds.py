@@ -56,9 +56,6 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 GUARD_BYTE = 0xA5
 """What guards in a script hold."""
 COMPARE_GUARDS = '''
-observe_accesses = check
-
-
 class Guards(TorchDispatchMode):
     """Surrounds what torch allocates with bytes of one value."""
 
@@ -144,7 +141,7 @@ def check_accesses(saved: SavedFinding) -> ScriptCheck:
         return ScriptCheck(OBSERVE_ACCESSES, cpu_only=True)
     allocations = sorted(map(str, UNINITIALISED_OPS | FILLED_OPS))
     return ScriptCheck(
-        GUARD_IMPORTS + OBSERVE_ACCESSES + COMPARE_GUARDS,
+        GUARD_IMPORTS + OBSERVE_ACCESSES.replace("def check", "def observe_accesses") + COMPARE_GUARDS,
         {"ALLOCATIONS": allocations, "GUARD": GUARD, "GUARD_BYTE": GUARD_BYTE},
     )
 

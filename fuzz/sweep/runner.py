@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -48,15 +49,14 @@ def call_again(worker: Worker, request: int) -> Any:
 
     Waits where memory lacks through no fault of the kernel; BackendError where it still lacks then.
     """
-    backoff, tries = RetryBackoff(), 1
-    while True:
+    backoff = RetryBackoff()
+    for tries in itertools.count(1):
         response = worker.call(request)
         answer = response.outcome if isinstance(response, WorkerCrash) else response
         if not isinstance(answer, NotRun):
             return answer
         if not backoff.wait(answer.message, tries, worker.deadline):
             raise BackendError(f"the kernel cannot be measured now: {answer.message}")
-        tries += 1
 
 
 def make_cases(plan: SweepPlan, counts: SweepCounts) -> list[Case]:
