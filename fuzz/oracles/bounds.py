@@ -44,18 +44,16 @@ def check():
     with cpu.observe(unwritten=True, conflicts=True, overflow=True) as log:
         run_call(inputs=inputs)
     yield from (str(violation) for violation in log.violations)
-
-
 '''
 GUARD_IMPORTS = """
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-
 """
 GUARD_BYTE = 0xA5
 """What guards in a script hold."""
 COMPARE_GUARDS = '''
+
 class Guards(TorchDispatchMode):
     """Surrounds what torch allocates with bytes of one value."""
 
