@@ -90,6 +90,23 @@ def test_a_postponed_bug_is_saved_at_once_and_shrunk_further_later(
     assert handler.saver.watcher.bugs == [(bug, "")]  # type: ignore[attr-defined]
 
 
+def test_a_bug_that_is_shrunk_further_counts_as_postponed_meanwhile(
+    handler: FindingHandler, two_cases: tuple[Case, Case]
+) -> None:
+    """What it may explain would be news otherwise, for which it would be postponed again each time."""
+    tasks, bug, postponed = tasks_of(handler), make_bug(two_cases[1], "dx"), list[bool]()
+
+    def has_news() -> bool:
+        postponed.append(bug.is_postponed)
+        return len(postponed) == 1
+
+    handler.budgets.has_news = has_news
+    handler.add_bug(bug, first_seen(bug))
+    assert postponed[0] is False and bug.is_postponed
+    tasks.pop()()
+    assert len(postponed) > 1 and all(postponed[1:]) and not bug.is_postponed
+
+
 def test_a_postponed_bug_that_time_does_not_allow_to_shrink_further_is_reported_at_the_end(
     handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,16 +47,18 @@ class BugShrinker:
     def shrink(self, bug: Bug) -> None:
         """Shrinks a bug as far as time allows, or until something waits that is like nothing before: it is postponed.
 
-        What takes longest comes after that as well: to compare its cause with those of others.
+        What takes longest comes after that as well: to compare its cause with those of others. One that goes on counts
+        as postponed meanwhile: what it may explain waits for it, and is nothing to postpone it for again.
         """
-        bug.waits_for = ""
+        postponed = False
         with suppress(OutOfTime):
             is_asked = self.budgets.time_limit is not None and not bug.needs_clean_workers
             usual = not is_asked or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
             budget = self.budgets.shrinking(usual=usual)
             self.triage.shrink(bug, budget)
-            if budget.postponed or not bug.cut_off and self.budgets.has_news():
-                bug.waits_for, bug.cut_off = SHRINKING, ""
+            postponed = budget.postponed or not bug.cut_off and self.budgets.has_news()
+        bug.waits_for = SHRINKING if postponed else ""
+        bug.cut_off = "" if postponed else bug.cut_off
 
     def explain(self, bug: Bug) -> None:
         """Explains a bug; one whose case will be smaller is certified only."""
