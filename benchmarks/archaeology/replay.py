@@ -26,7 +26,7 @@ from fuzz.run.replay import Servers, load_target_of, open_triage, reproduces
 from fuzz.run.setup import start_worker_server
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import non_defaults
-from fuzz.triage.triage import examines
+from fuzz.triage.examiner import examines
 
 DISAGREES, AGREES = "disagrees", "agrees"
 BACKEND = "cpu"

@@ -7,7 +7,7 @@ one call; a short sequence of calls where the state between them is the question
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -125,6 +125,13 @@ class Call:
         """The call in which an argument is None."""
         return replace(self, arguments={key: value for key, value in self.arguments.items() if key != name})
 
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """What replicas of a call have in common: everything but values and orders."""
+        tensors = tuple((name, value.shape, value.dtype, value.layout) for name, value in self.tensors.items())
+        launch = replace(self.launch or LaunchOptions(), reduction_order=None)
+        return tuple(self.dims.items()), tensors, tuple(self.options.items()), launch
+
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal calls."""
         parts = tuple(tuple(part.items()) for part in (self.dims, self.arguments, self.options, self.cotangents))
@@ -166,6 +173,10 @@ class Case:
             return self
         return Case(self.target, tuple(self._reseed(call, number) for call in self.calls), self.split)
 
+    def after(self, count: int) -> Case:
+        """The plan whose first replica is the one after the first `count` of this one."""
+        return replace(self.replica(count), shares_integers=self.shares_integers)
+
     def shares(self, value: Argument) -> bool:
         """Whether replicas of this plan share the values of an argument."""
         return self.shares_integers and not value.is_float
@@ -179,6 +190,24 @@ class Case:
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
+
+
+@dataclass(frozen=True)
+class ListedPlan(Case):
+    """A plan whose replicas are given: cases of one call each that differ in their values alone. It has the first's."""
+
+    listed: tuple[Case, ...] = ()
+
+    @staticmethod
+    def of(cases: Sequence[Case]) -> ListedPlan:
+        first = cases[0]
+        return ListedPlan(first.target, first.calls, first.split, listed=tuple(cases))
+
+    def replica(self, number: int) -> Case:
+        return self.listed[number]
+
+    def after(self, count: int) -> Case:
+        return ListedPlan.of(self.listed[count:])
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:

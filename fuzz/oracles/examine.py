@@ -272,7 +272,7 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
         last = (report_of_outcome(fatal.outcome),)
     try:
         for number, exam in enumerate(exams):
-            enough = not exam.cleared and has_enough_disagreements(reports)
+            enough = not exam.cleared and has_enough_disagreements(reports, group)
             reports.append(UNEXAMINED if enough else examine(exam, group.request(number)))
     except FatalError as fatal:
         last = (report_of_outcome(fatal.outcome),)
@@ -310,7 +310,7 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     special: list[Report] = []
     for row in sorted({*range(len(exams))} - {exam.row for exam in agreeing}):
         request, exam = group.request(row), exams[row]
-        if exam.stack is not None and has_enough_disagreements(special):
+        if exam.stack is not None and has_enough_disagreements(special, group):
             reports[row] = UNEXAMINED
         else:
             reports[row] = examine(exam if exam.stack is None else run_alone(runner, exam), request)
@@ -361,9 +361,9 @@ def all_fail(failures: Sequence[str]) -> bool:
     return len(failures) == (1 if does_not_compile else MOST_DISAGREEING) and all(failures)
 
 
-def has_enough_disagreements(reports: Sequence[Report]) -> bool:
+def has_enough_disagreements(reports: Sequence[Report], group: ReplicaGroup) -> bool:
     """Whether so many replicas of a plan disagreed that the others that may disagree are not examined."""
-    return sum(bool(report.findings) for report in reports) >= MOST_DISAGREEING
+    return sum(bool(report.findings) for report in reports) >= group.most_disagreeing
 
 
 def examine(exam: Examination, request: Examine) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case, sort_key
@@ -16,10 +16,15 @@ from fuzz.target.spec import Target
 
 Shows = Callable[[Case], Finding | None]
 """The finding where a case still shows the bug, else None."""
+ShowsFirst = Callable[[Sequence[Case]], tuple[int, Finding | None]]
+"""How many of some cases were tried, in their order, up to the first that still shows the bug, and that finding."""
 
-
+MOST_TOGETHER, MOST_TOGETHER_ELEMENTS = 64, 1 << 12
+"""Candidates that are tried together, and the elements of the largest of them."""
 PATIENCE = 2.0
 """Seconds that something urgent waits at most before it is asked about."""
+PAUSE = 0.1
+"""Seconds between two such questions, each of which looks at all that waits."""
 
 
 def never() -> bool:
@@ -39,13 +44,15 @@ class Budget:
     used: int = 0
     started: float = field(default_factory=lambda: time.monotonic())
     postponed: bool = False
+    asked: float = 0.0
 
-    def left(self) -> bool:
-        """Whether there is more of it."""
+    def left(self, waiting: int = 0) -> bool:
+        """Whether there is more of it than what is `waiting` to be executed."""
         elapsed = time.monotonic() - self.started
-        if self.postponed or self.used >= self.executions or elapsed >= self.seconds:
+        if self.postponed or self.used + waiting >= self.executions or elapsed >= self.seconds:
             return False
-        self.postponed = elapsed >= PATIENCE and self.is_urgent()
+        if elapsed >= max(PATIENCE, self.asked + PAUSE):
+            self.asked, self.postponed = elapsed, self.is_urgent()
         return not self.postponed
 
 
@@ -55,6 +62,8 @@ class Shrinker:
 
     Values stay usual where the bug shows with some: beside unusual ones, whose results may be wrong in more ways, a
     smaller size or a simpler option may lead to another bug. `skipped` are values of the battery that are not tried.
+    Candidates that differ in their values alone are tried together where `shows_first` is given: more of them the
+    longer none shows the bug. The first that does is taken, as it is where they are tried one by one.
     """
 
     target: Target
@@ -62,6 +71,7 @@ class Shrinker:
     finding: Finding
     shows: Shows
     budget: Budget
+    shows_first: ShowsFirst | None = None
     seen: set[tuple[object, ...]] = field(default_factory=set)
     skipped: frozenset[Recipe] = field(init=False, default=frozenset())
 
@@ -101,11 +111,8 @@ class Shrinker:
 
         Sizes, dtypes, layouts and options are as small as they get by now; the values are yet to be shrunk.
         """
-        for recipe in BATTERY:
-            candidate = fill(self.case, recipe)
-            if not self._is_skipped(candidate) and self._shows_within(candidate):
-                self.case = candidate
-                return
+        filled = (fill(self.case, recipe) for recipe in BATTERY)
+        self._take_first(candidate for candidate in filled if not self._is_skipped(candidate))
 
     def _run_until_stable(self, passes: tuple[Pass, ...]) -> None:
         before = None
@@ -117,18 +124,51 @@ class Shrinker:
 
     def _run_pass(self, simplify: Pass) -> bool:
         """Whether a candidate of the pass is smaller and still shows the bug; the case moves there."""
-        least = sort_key(self.case, self.target.defaults)
+        return self._take_first(self._smaller(simplify))
+
+    def _smaller(self, simplify: Pass) -> Iterator[Case]:
+        """The candidates of a pass that are smaller than the case, and were not tried before."""
+        least, proposed_before = sort_key(self.case, self.target.defaults), set[tuple[object, ...]]()
         for proposed in simplify(self.case, self.target):
             candidate = make_legal(proposed, self.target)
             if not self.budget.left():
-                return False
-            if candidate.key in self.seen or self._sort_key(candidate) >= least or self._is_skipped(candidate):
+                return
+            known = candidate.key in self.seen or candidate.key in proposed_before
+            if known or self._sort_key(candidate) >= least or self._is_skipped(candidate):
                 continue
-            self.seen.add(candidate.key)
-            if self._still_shows(candidate):
-                self.case = candidate
+            proposed_before.add(candidate.key)
+            yield candidate
+
+    def _take_first(self, candidates: Iterable[Case]) -> bool:
+        """Whether one of some candidates still shows the bug; the case moves to the first that does."""
+        waiting: list[Case] = []
+        together, most = 1, MOST_TOGETHER if self.shows_first else 1
+        for candidate in candidates:
+            if not self.budget.left(len(waiting)):
+                break
+            if waiting and (len(waiting) >= together or not are_variants(waiting[0], candidate)):
+                if self._try(waiting):
+                    return True
+                waiting, together = [], min(2 * together, most)
+            waiting.append(candidate)
+        return self._try(waiting)
+
+    def _try(self, candidates: Sequence[Case]) -> bool:
+        """Whether one of some candidates still shows the bug; several ones differ in their values alone."""
+        while candidates and self.budget.left():
+            tried, finding = self._shows_first(candidates)
+            self.budget.used += tried
+            self.seen.update(candidate.key for candidate in candidates[:tried])
+            if finding is not None:
+                self.case, self.finding = candidates[tried - 1], finding
                 return True
+            candidates = candidates[tried:]
         return False
+
+    def _shows_first(self, candidates: Sequence[Case]) -> tuple[int, Finding | None]:
+        if self.shows_first and len(candidates) > 1:
+            return self.shows_first(candidates)
+        return 1, self.shows(candidates[0])
 
     def _sort_key(self, candidate: Case) -> tuple[object, ...]:
         try:
@@ -143,3 +183,12 @@ class Shrinker:
         if finding is not None:
             self.finding = finding
         return finding is not None
+
+
+def are_variants(case: Case, other: Case) -> bool:
+    """Whether two small cases of one call each differ in their values alone."""
+    if len(case.calls) > 1 or len(other.calls) > 1 or case.elements() > MOST_TOGETHER_ELEMENTS:
+        return False
+    # As text 0.0 and -0.0, and 1 and True, are different options.
+    structures = [(one.split, one.last.structure, repr(one.last.options)) for one in (case, other)]
+    return structures[0] == structures[1]

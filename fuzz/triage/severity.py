@@ -21,9 +21,10 @@ from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
+from fuzz.triage.examiner import HANG_SECONDS
 from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
-from fuzz.triage.triage import HANG_SECONDS, Triage
+from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.protocol import MOST_DISAGREEING, Adjudicate, CompareEager, EagerDeviation, ReplicaGroup, Report
 from fuzz.worker.worker import WorkerCrash

@@ -71,13 +71,14 @@ class ReplicaGroup:
 
     `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
     first replica in the run. The response ends with the replica that ended the process, if any did. After
-    MOST_DISAGREEING that disagree, others that may disagree are not examined, and their reports name no oracle. Where
+    `most_disagreeing` that disagree, others that may disagree are not examined, and their reports name no oracle. Where
     the first so many replicas all fail or are refused, or the first one does not compile, the response ends there.
     """
 
     plan: Case
     sampled: tuple[tuple[str, ...], ...]
     first: int = 0
+    most_disagreeing: int = MOST_DISAGREEING
 
     def request(self, number: int) -> Examine:
         """The request that examines one replica alone."""
@@ -91,8 +92,7 @@ class ReplicaGroup:
         """The replicas after the first `count`, of a plan whose first one is that after them."""
         if not count:
             return self
-        plan = replace(self.plan.replica(count), shares_integers=self.plan.shares_integers)
-        return ReplicaGroup(plan, self.sampled[count:], self.first + count)
+        return replace(self, plan=self.plan.after(count), sampled=self.sampled[count:], first=self.first + count)
 
     def requests(self) -> tuple[Examine, ...]:
         """The requests that examine each replica alone."""

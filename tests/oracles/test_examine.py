@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,7 +17,8 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from fuzz import indices, size, target, tensor
 from fuzz.backends import BACKENDS, backend, cpu
 from fuzz.backends.execute import FatalError
-from fuzz.model.case import Case
+from fuzz.model.case import Case, ListedPlan
+from fuzz.model.edit import with_values
 from fuzz.model.finding import Verdict
 from fuzz.model.outcome import Died
 from fuzz.model.recipes import recipe
@@ -26,7 +28,9 @@ from fuzz.oracles.execution import case_runner
 from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes.dims import BATTERY, all_contiguous, fill
 from fuzz.target.loader import load
+from fuzz.target.spec import Target
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
 
 N = size("N", 2, 40)
@@ -105,6 +109,37 @@ def test_of_replicas_that_disagree_the_first_eight_are_examined(together: bool) 
     assert isinstance(reports, tuple)
     assert [len(report.findings) for report in reports] == [1] * 8 + [0] * 4
     assert set(reports[8:]) == {examine.UNEXAMINED} and not examine.UNEXAMINED.examined
+
+
+def listed(target: Target, count: int) -> list[Case]:
+    """Small cases of one structure, whose values are of different recipes."""
+    engine = RandomEngine(target, 0)
+    plans = (engine.case(number) for number in range(400))
+    first = next(all_contiguous(plan) for plan in plans if len(plan.calls) == 1 and 100 < plan.elements() < 500)
+    floating = [name for name, value in first.last.arguments.items() if value.is_float]
+    mixed = (
+        with_values(fill(first, values), 0, floating[number % len(floating)], other)
+        for number, (values, other) in enumerate(product(BATTERY, repeat=2))
+    )
+    return list(islice(mixed, count))
+
+
+@pytest.mark.parametrize("bug", [None, "bessel", "sign_of_c2", "low_precision_accumulate"])
+def test_listed_cases_are_told_what_they_would_be_told_alone(bug: str | None) -> None:
+    """Up to the first that disagrees; which of those after it may disagree is not examined."""
+    target, launcher, backend = examine.set_up_process(WorkerConfig("layernorm_bw", bug, "cpu"))
+    runner = CaseRunner(target, launcher, backend)
+    cases = listed(target, 40)
+    alone = [examine.examine(runner.run(case), Examine(case)) for case in cases]
+    reports = examine.examine_group(runner, ReplicaGroup(ListedPlan.of(cases), ((),) * 40, most_disagreeing=1))
+    assert isinstance(reports, tuple) and len(reports) == 40
+    first = next((number for number, report in enumerate(alone) if report.findings), None)
+    assert (first is None) == (bug is None)
+    for number, (one, report) in enumerate(zip(alone, reports, strict=True)):
+        if first is None or number <= first:
+            assert report.findings == one.findings and report.examined
+        elif report != examine.UNEXAMINED:
+            assert not one.findings and not report.findings
 
 
 def always(calls: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
 from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous
-from fuzz.shrink.shrinker import Budget, Shrinker
+from fuzz.shrink.shrinker import Budget, Shrinker, are_variants
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
 
@@ -87,6 +89,54 @@ def test_every_start_ends_in_the_same_case(name: str, predicate: Callable[[Case]
     assert len({case.key for case in ends}) == 1
     for start, end in zip(begun, ends, strict=True):
         assert predicate(end) and sort_key(end, target.defaults) <= sort_key(start, target.defaults)
+
+
+@pytest.mark.parametrize(("name", "predicate", "dims"), PREDICATES, ids=lambda value: getattr(value, "__name__", ""))
+def test_candidates_that_are_tried_together_lead_where_they_lead_one_by_one(
+    name: str, predicate: Callable[[Case], bool], dims: dict[str, int]
+) -> None:
+    """By as many executions, in fewer requests, each of cases that differ in their values alone."""
+    target, requests = load(name), list[int]()
+
+    def shows_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
+        # What is listed may be answered in part only.
+        some = cases[: max(len(cases) // 2, 2)]
+        assert len({(case.last.structure, repr(case.last.options)) for case in cases}) == 1
+        requests.append(len(some))
+        number = next((number for number, case in enumerate(some, 1) if predicate(case)), None)
+        return (len(some), None) if number is None else (number, FOUND)
+
+    for start in starting(target, predicate, 2):
+        alone = shrunk(target, start, predicate)
+        requests.clear()
+        together = Shrinker(target, start, FOUND, lambda one: FOUND if predicate(one) else None, Budget(), shows_first)
+        assert together.run().key == alone.case.key
+        assert together.budget.used == alone.budget.used
+        assert together.seen == alone.seen
+        assert requests or predicate is not deep_negative
+
+
+def test_options_that_are_equal_as_numbers_only_are_not_tried_together(two_cases: tuple[Case, Case]) -> None:
+    case = two_cases[0]
+    others = [replace(case, calls=(replace(case.last, options={"eps": eps}),)) for eps in (0.0, -0.0, False)]
+    assert not any(are_variants(one, other) for one, other in combinations(others, 2))
+    assert are_variants(case, all_contiguous(case)) == (case.last.structure == all_contiguous(case).last.structure)
+    assert not are_variants(case, replace(case, calls=case.calls * 2))
+
+
+def test_whether_something_urgent_waits_is_asked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, asked = 0.0, list[float]()
+    monkeypatch.setattr(shrinker, "time", SimpleNamespace(monotonic=lambda: seconds))
+
+    def is_urgent() -> bool:
+        asked.append(seconds)
+        return seconds > 4
+
+    budget = Budget(started=0.0, is_urgent=is_urgent)
+    while budget.left():
+        seconds += 0.01
+    assert 4 < seconds < 4.2 and budget.postponed
+    assert 2 <= asked[0] < 2.02 and 20 <= len(asked) <= 22
 
 
 def test_what_needs_nothing_ends_at_zeros() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bugs import make_bug
+from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.outcome import Died
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
@@ -21,8 +23,15 @@ from fuzz.triage.triage import Triage, describe_consequences
 from fuzz.triage.triggers import Trigger
 from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.protocol import Report
-from fuzz.worker.worker import Worker
+from fuzz.worker.protocol import Examine, Report
+from fuzz.worker.worker import Worker, WorkerCrash
+
+
+class OneByOne(Triage):
+    """Candidates run alone: what `examine` is replaced by says of each."""
+
+    def reproduce_first(self, cases: Sequence[Case], like: Finding) -> tuple[int, Finding | None]:
+        return 1, self.reproduce(cases[0], like)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +51,58 @@ def test_a_worker_that_somebody_kills_is_no_finding(
     assert (triage.confirm(two_cases[0], died, ()) is not None) == is_found
 
 
+class Answering:
+    """A worker that gives the answers that are listed, one after the other."""
+
+    timeout = 1.0
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.requests = iter(answers), list[Any]()
+
+    def call(self, request: Any) -> Any:
+        self.requests.append(request)
+        return next(self.answers)
+
+
+def report(*findings: Finding, **changes: Any) -> Report:
+    return replace(Report("returned", False, findings, ORACLE_NAMES), **changes)
+
+
+def test_the_first_of_cases_that_run_together_is_taken_which_shows_the_finding(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    like, other = wrong_value("dx"), wrong_value("dweight")
+    cases = [two_cases[0].replica(number) for number in range(5)]
+    worker: Any = Answering((report(), report(other), report(like), report(), report(like)))
+    assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (3, like)
+    (request,) = worker.requests
+    assert [one.case for one in request.requests()] == cases and request.most_disagreeing == 1
+
+
+def test_cases_that_were_not_examined_together_are_not_counted_as_tried(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """Those after one that shows something else, after one that could not run, and all where the process ended."""
+    like, other = wrong_value("dx"), wrong_value("dweight")
+    cases = [two_cases[0].replica(number) for number in range(3)]
+    crash = WorkerCrash(Died("SIGSEGV"))
+    unexamined, not_run = report(examined=()), report(outcome="not run: no room", not_run=True)
+    for answer, tried in (
+        ((report(other), unexamined, unexamined), 1),
+        ((report(), report(other), unexamined), 2),
+        ((report(), not_run, not_run), 1),
+        ((report(),), 1),
+        ((report(),) * 3, 3),
+    ):
+        worker: Any = Answering(answer)
+        assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (tried, None)
+    alone = report(like)
+    for first in (crash, (not_run, not_run, not_run), (unexamined, unexamined, unexamined)):
+        worker = Answering(first, alone)
+        assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (1, like)
+        assert worker.requests[1] == Examine(cases[0])
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_oracle_outputs_and_class_of_symptom_stay_while_a_case_shrinks(
     two_cases: tuple[Case, Case], layernorm: Target, stays: bool
@@ -50,7 +111,7 @@ def test_oracle_outputs_and_class_of_symptom_stay_while_a_case_shrinks(
     bug = make_bug(replace(two_cases[1], calls=(call,)), "dx")
     others = [{"symptom": "nonfinite"}, {"outputs": ("dweight",)}, {"oracle": "layout", "symptom": "bits"}]
 
-    class Shown(Triage):
+    class Shown(OneByOne):
         """Cases of one row show something else."""
 
         def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
@@ -75,7 +136,7 @@ def test_the_output_of_a_headline_of_nan_stays_while_a_case_shrinks(
     nan = Finding("accuracy", ("dweight", "dx"), symptom, "m")
     bug = make_bug(replace(two_cases[1], calls=(call,)), finding=nan, rate=rate)
 
-    class Shown(Triage):
+    class Shown(OneByOne):
         """Cases of less than three rows show the other output alone."""
 
         def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
@@ -94,7 +155,7 @@ def test_a_case_does_not_shrink_to_where_a_known_bug_shows(two_cases: tuple[Case
     call = replace(two_cases[1].last, dims={"M": 4, "N": 4})
     bug = make_bug(replace(two_cases[1], calls=(call,)), "dx", others=((Trigger("M", fewer),),))
 
-    class Shown(Triage):
+    class Shown(OneByOne):
         def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
             return Report("returned", False, (bug.sought,), ORACLE_NAMES)
 
@@ -116,7 +177,7 @@ def test_clean_workers_are_asked_only_while_a_case_has_several_calls(
     bug = make_bug(case, "dx")
     asked: list[tuple[int, bool]] = []
 
-    class Shown(Triage):
+    class Shown(OneByOne):
         def reproduce(
             self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False
         ) -> Finding | None:
@@ -135,7 +196,7 @@ def test_a_call_that_shows_it_only_after_others_does_not_take_their_place(
 ) -> None:
     bug = make_bug(replace(two_cases[1], calls=(two_cases[1].last,) * 2, split=None), "dx")
 
-    class Shown(Triage):
+    class Shown(OneByOne):
         def reproduce(
             self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False
         ) -> Finding | None:

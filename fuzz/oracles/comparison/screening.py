@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from fuzz.model.case import ListedPlan
 from fuzz.model.outcome import Returned
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.bias import relative_errors, rows_that_may_be_biased
@@ -53,6 +54,9 @@ def screen_call(exams: Sequence[Examination], index: int) -> list[Examination]:
     evaluated: list[tuple[int, ExpectedOutputs, list[Examination]]] = []
     known: tuple[int, ExpectedOutputs] | None = None
     pending, suspects, together = list(exams), 0, set[int]()
+    # What is listed is to be decided as it is alone: nobody draws it again.
+    is_listed = bool(exams) and isinstance(exams[0].plan, ListedPlan)
+    most_suspects, most_together = (len(exams), len(exams)) if is_listed else (SUSPECTS, TOGETHER)
     for stage in STAGES_OF_MANY[:-1]:
         outputs = stack_outputs(pending, index)
         if not outputs:
@@ -68,7 +72,7 @@ def screen_call(exams: Sequence[Examination], index: int) -> list[Examination]:
         precision, contract = pending[0].precision, pending[0].target.contract
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
         wrong = disagreeing_rows(list(compared.values()), pending)
-        suspect = sorted({*suspect_rows(outputs, expected, compared, pending)} - {*wrong})[: SUSPECTS - suspects]
+        suspect = sorted({*suspect_rows(outputs, expected, compared, pending)} - {*wrong})[: most_suspects - suspects]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
         for row, exam in enumerate(pending):
@@ -79,7 +83,7 @@ def screen_call(exams: Sequence[Examination], index: int) -> list[Examination]:
             break
         together = {place for place, row in enumerate(wrong) if row in together}
         if stage == BEFORE_THOROUGH:
-            together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
+            together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:most_together])
         pending, rows = [pending[row] for row in wrong], torch.tensor(wrong)
         known = stage, {name: select_expected(one, rows.to(one.value.device)) for name, one in expected.items()}
     for stage, expected, some in evaluated if len(cleared) < len(exams) else ():

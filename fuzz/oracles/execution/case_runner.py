@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from fuzz.backends.base import Backend, RunOrder
 from fuzz.backends.execute import CompletedCall, FatalError, run
 from fuzz.backends.launch_trace.torch_operations import NotRepeatable
 from fuzz.backends.launch_trace.trace import LaunchTrace, TraceResult, matches_single_run, record_trace
-from fuzz.model.case import SEED_STRIDE, Argument, Call, Case, LaunchOptions
+from fuzz.model.case import SEED_STRIDE, Argument, Case, ListedPlan
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import CallResult, NotRun, Outcome, Returned
@@ -83,15 +84,11 @@ class CaseRunner:
         count = min(count, LARGEST_STACK // max(size, 1))
         if count < 2:
             return alone
-        device = self.backend.device
-        values = {
-            name: replica_values(value, call.dims, count, device, plan.shares(value))
-            for name, value in call.tensors.items()
-        }
+        values = plan_values(plan, count, self.backend.device)
         trace, replayed = record_and_replay(self.backend, kept[0], values, first.calls[0].outputs)
         if replayed is None:
             return alone
-        stack = ReplicaStack(values, replayed.outputs, {call_structure(call): trace})
+        stack = ReplicaStack(values, replayed.outputs, {call.structure: trace})
         # Launches are traced of the first replica, but counted for all of them together.
         result = CallResult(
             ReplicaOutputs(stack, 0), kernels=first.calls[0].kernels, counted=kept[0].session.read_counters()
@@ -140,6 +137,24 @@ def replay_launches(
         raise
 
 
+def plan_values(plan: Case, count: int, device: str) -> Values:
+    """The values of each tensor in the first replicas of a plan of one call."""
+    call = plan.last
+    if isinstance(plan, ListedPlan):
+        return {name: listed_values(plan.listed[:count], name, device) for name in call.tensors}
+    return {
+        name: replica_values(value, call.dims, count, device, plan.shares(value))
+        for name, value in call.tensors.items()
+    }
+
+
+@measured("generation")
+def listed_values(cases: Sequence[Case], name: str, device: str) -> torch.Tensor:
+    """The values of a tensor in each of some cases, (len(cases), *stored shape)."""
+    bits = np.stack([case.last.tensors[name].bits(case.last.dims) for case in cases])
+    return from_bits(bits, named_dtype(cases[0].last.tensors[name].dtype), device)
+
+
 @measured("generation")
 def replica_values(
     value: Argument, dims: Mapping[str, int], count: int, device: str, shared: bool = False
@@ -151,10 +166,3 @@ def replica_values(
         return tensors(value.values, seeds, shape, value.dtype, device)
     one = from_bits(value.bits(dims), named_dtype(value.dtype), device)
     return one.expand(count, *shape).contiguous()
-
-
-def call_structure(call: Call) -> object:
-    """What replicas of a call have in common: everything but values and orders."""
-    tensors = tuple((name, value.shape, value.dtype, value.layout) for name, value in call.tensors.items())
-    launch = replace(call.launch or LaunchOptions(), reduction_order=None)
-    return tuple(call.dims.items()), tensors, tuple(call.options.items()), launch

@@ -18,7 +18,7 @@ from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
-from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, call_structure, record_and_replay, replay_launches
+from fuzz.oracles.execution.case_runner import LARGEST_ARGUMENTS, record_and_replay, replay_launches
 from fuzz.oracles.execution.examination import Examination, Values, select_rows
 from fuzz.worker.child.serve import reordering
 
@@ -102,7 +102,7 @@ def _is_replayable(exams: Sequence[Examination], rerun: Rerun) -> bool:
 def _results_by_parts(exams: Sequence[Examination], rerun: Rerun) -> Iterator[tuple[Sequence[int], Outputs]]:
     for part in rerun.parts():
         with _noting_order(exams, [part]):
-            replayed = _replay(call_structure(rerun.call), [(exams, part)])
+            replayed = _replay(rerun.call.structure, [(exams, part)])
         yield from _results(exams, part, next(iter(replayed), None))
 
 
@@ -132,7 +132,7 @@ def _replay_all(requests: Sequence[Request]) -> dict[int, TraceResult]:
     groups: dict[object, list[int]] = {}
     for number, (exams, rerun) in enumerate(requests):
         if _is_replayable(exams, rerun) and rerun.size <= LARGEST_ARGUMENTS:
-            groups.setdefault(call_structure(rerun.call), []).append(number)
+            groups.setdefault(rerun.call.structure, []).append(number)
     found: dict[int, TraceResult] = {}
     for structure, numbers in groups.items():
         while numbers:

@@ -22,7 +22,7 @@ from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED, deterministic
 from fuzz.oracles.base import RerunOracle, check_reruns
 from fuzz.oracles.execution import rerun
-from fuzz.oracles.execution.case_runner import CaseRunner, call_structure
+from fuzz.oracles.execution.case_runner import CaseRunner
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.invariance import InvarianceOracle
@@ -55,7 +55,7 @@ def requests(oracle: RerunOracle, exams: Sequence[Examination]) -> list[Requests
     for one in oracle.reruns(exams):
         for place, row in enumerate(one.rows):
             words = {name: to_bits(values[place]).tobytes() for name, values in one.values.items()}
-            found[row].append((call_structure(one.call), one.order, words))
+            found[row].append((one.call.structure, one.order, words))
     return found
 
 
