@@ -9,6 +9,7 @@ from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import EvolveEngine
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
+from fuzz.search.engines.other_values import OtherValues
 from fuzz.search.engines.random import RandomEngine
 from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.search.engines.scheduler import FIRST_COST, LAG, LONG_LAG, EngineScheduler
@@ -45,7 +46,7 @@ def make_scheduler(
     The plans of random that were drawn before `first` are not drawn again, nor the cases with which evolve began then.
     The first plans of random have at most `first_replicas` replicas; None is what the backend says. Of a run that time
     ends, `is_timed`, which no other one repeats anyway, plans of sizes that fail to run are left out where compiling
-    takes long.
+    takes long, and plans that ran come again with other values.
     """
     check_engine(name)
     dictionary = Dictionary()
@@ -53,15 +54,17 @@ def make_scheduler(
     random_limits, guided_limits = (BACKENDS[backend].replica_limits(guided=guided) for guided in (False, True))
     if first_replicas is not None:
         random_limits = random_limits._replace(first=first_replicas)
-    sizes = RunnableSizes() if is_timed and BACKENDS[backend].is_accelerator else None
+    learns = is_timed and BACKENDS[backend].is_accelerator
+    sizes, other_values = (RunnableSizes(), OtherValues()) if learns else (None, None)
     engines: dict[str, Engine] = {
         "random": RandomEngine(
-            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes
+            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes,
+            other_values=other_values,
         ),
         "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches, first=first),
-    }
+    }  # fmt: skip
     if name in ("auto", "atheris") and not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     lag = LONG_LAG if name == "random" else LAG
-    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes)
+    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes, other_values=other_values)

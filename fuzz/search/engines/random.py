@@ -22,6 +22,7 @@ from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate, with_dims
+from fuzz.search.engines.other_values import OtherValues
 from fuzz.search.engines.replica_count import count_replicas
 from fuzz.search.engines.runnable_sizes import RunnableSizes, sizes_of
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
@@ -42,7 +43,8 @@ GROUP_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14),
 
 @dataclass
 class RandomEngine:
-    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed; with `sizes` those that may run."""
+    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed; with `sizes` those that may run, and with
+    `other_values` some that ran, with other values."""
 
     target: Target
     seed: int
@@ -53,6 +55,7 @@ class RandomEngine:
     limits: ReplicaLimits = Backend.replica_limits(guided=False)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
     sizes: RunnableSizes | None = None
+    other_values: OtherValues | None = None
 
     def __post_init__(self) -> None:
         self._draw_first, self._draw_later = (make_drawer(self.target, each) for each in (BUDGETS, GROUP_BUDGETS))
@@ -87,10 +90,12 @@ class RandomEngine:
     def propose(self) -> Proposal:
         """The next plan; one in MUTATED is mutated to hold numbers of the dictionary."""
         number, self.first = self.first, self.first + 1
+        random = Random(f"{self.seed}/{number}")
+        context = MutationContext(self.target, self.dictionary, random)
+        if self.other_values and (again := self.other_values.choose(context)):
+            return Proposal(again, self.count_replicas(number, again))
         plan = self.case(number)
         if number % MUTATED == MUTATED - 1 and self.dictionary.numbers:
-            random = Random(f"{self.seed}/{number}")
-            context = MutationContext(self.target, self.dictionary, random)
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
         return Proposal(plan, self.count_replicas(number, plan))

@@ -21,6 +21,7 @@ from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.integer_sharing import IntegerSharing
 from fuzz.search.engines.novelty import Novelty
+from fuzz.search.engines.other_values import OtherValues
 from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.worker.protocol import Report
 
@@ -81,8 +82,8 @@ class EngineStats:
 class EngineScheduler:
     """Chooses the engine of each plan; the first engine proposes the first plans.
 
-    `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far. `sizes` learns
-    from each at once.
+    `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far. `sizes` and
+    `other_values` learn from each at once.
     """
 
     engines: Sequence[Engine]
@@ -93,6 +94,7 @@ class EngineScheduler:
     novelty: Novelty = field(default_factory=Novelty)
     sharing: IntegerSharing = field(default_factory=IntegerSharing)
     sizes: RunnableSizes | None = None
+    other_values: OtherValues | None = None
     _proposed: int = 0
     _undivided: float = 0.0
     _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
@@ -158,6 +160,8 @@ class EngineScheduler:
             stats.decay()
         if self.sizes is not None:
             self.sizes.learn(plan, reports)
+        if self.other_values is not None:
+            self.other_values.learn(plan, reports, seconds)
         discoveries = self.novelty.discoveries(plan, *reports)
         self.stats[engine.name].record(len(reports), discoveries, seconds, cost(proposal))
         self._unlearnt.append((number, proposal, reports))
