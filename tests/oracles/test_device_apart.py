@@ -155,14 +155,19 @@ def reference(x, w):
 
 @target(x=tensor(M, N), w=tensor(N), dtypes=("float32", "bfloat16"), reference=reference, batch=M)
 def hosted(x, w):
-    return {"y": x * w, "rows": torch.tensor([x.shape[0]])}
+    return {"y": x * w, "rows": torch.tensor([x.shape[0]]DEVICE)}
 """
 
 
-def test_an_output_may_be_on_the_host(handler: MakeHandler, mixtures: list[str], tmp_path: Path) -> None:
-    """Beside one on the device, in cases of one call and of several."""
+@pytest.mark.parametrize("least", [0, expected.SMALL])
+@pytest.mark.parametrize("device", ["", ", device=x.device"], ids=["host", "device"])
+def test_an_output_may_be_on_the_host(
+    handler: MakeHandler, mixtures: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, least: int
+) -> None:
+    """Of the reference, and of the launcher or not, beside one on the device, in cases of one call and of several."""
+    monkeypatch.setattr(expected, "SMALL", least)
     file = tmp_path / "hosted.py"
-    file.write_text(HOSTED, encoding="utf-8")
+    file.write_text(HOSTED.replace("DEVICE", device), encoding="utf-8")
     handle, engine = handler(str(file), None), RandomEngine(load(str(file)), 1)
     cases = [engine.case(number) for number in range(6)]
     assert {len(case.calls) > 1 for case in cases} == {False, True}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -210,6 +210,7 @@ def _evaluate(
             found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
         else:
             found = evaluate(target.reference, inputs, precision, **how)
+        found = beside_inputs(found, (*inputs.values(), *cotangents.values()))
         return merge_members(known[1] if known else {}, of_kernel(exam, index, found))
     except UsageError:
         raise
@@ -217,6 +218,12 @@ def _evaluate(
         raise ReferenceFailedError(
             f"target {target.name!r}: its reference fails at {dict(call.dims)}: {one_line(error)}"
         ) from error
+
+
+def beside_inputs(expected: dict[str, Expected], inputs: Iterable[object]) -> dict[str, Expected]:
+    """All outputs on the device of the inputs: a reference may make some on the host, whatever these are on."""
+    device = next((one.device for one in inputs if isinstance(one, torch.Tensor)), torch.device(HOST))
+    return {name: one.to(device) for name, one in expected.items()}
 
 
 def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> dict[str, Expected]:
