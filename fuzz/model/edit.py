@@ -10,10 +10,13 @@ import numpy as np
 
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
 from fuzz.model.dims import resolve
+from fuzz.model.dtypes import DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import Layout
-from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, patched
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, patched, recipe
+
+PLAIN = ("integers", "random_bits")
+"""Recipes of which one fits any dtype."""
 
 
 def tensors_of(case: Case) -> Iterator[tuple[int, str, Argument]]:
@@ -66,11 +69,15 @@ def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
 
 
 def with_dtype(value: Argument, dtype: str) -> Argument:
-    """The argument in another dtype; exact values, and those that override a recipe's, are rounded to it."""
-    values = value.values
-    if dtype == value.dtype or isinstance(values, Recipe):
-        return replace(value, dtype=dtype)
-    old, new = named_dtype(value.dtype), named_dtype(dtype)
+    """The argument in another dtype; exact values, and those that override a recipe's, are rounded to it.
+
+    A recipe that does not fit that gives way to a plain one.
+    """
+    values, old, new = value.values, named_dtype(value.dtype), named_dtype(dtype)
+    if dtype == value.dtype:
+        return value
+    if isinstance(values, Recipe):
+        return replace(value, dtype=dtype, values=fitting_recipe(values, new))
 
     def rounded(bits: Sequence[int]) -> np.ndarray:
         return to_bits(from_bits(np.array(bits, dtype=old.unsigned), old), new)
@@ -79,7 +86,13 @@ def with_dtype(value: Argument, dtype: str) -> Argument:
         return replace(value, dtype=dtype, values=exact(rounded(values.bits), new))
     places, bits = zip(*values.overrides, strict=True)
     overrides = tuple(zip(places, rounded(bits).tolist(), strict=True))
-    return replace(value, dtype=dtype, values=patched(values.recipe, overrides))
+    return replace(value, dtype=dtype, values=patched(fitting_recipe(values.recipe, new), overrides))
+
+
+def fitting_recipe(values: Recipe, dtype: DType) -> Recipe:
+    """The recipe where it fits a dtype, else the first of the plain ones that does, from the same seed."""
+    fits = (name for name in PLAIN if dtype.kind in recipe(name).kind.fits)
+    return values if dtype.kind in values.kind.fits else recipe(next(fits), values.seed)
 
 
 def with_bits(values: Exact, changes: Mapping[int, int]) -> Exact:

@@ -14,9 +14,10 @@ from fuzz import size, tensor
 from fuzz import target as declare
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Split, sort_key
 from fuzz.model.dtypes import DTYPES, from_bits, to_bits
-from fuzz.model.edit import with_dtype, with_launch
+from fuzz.model.edit import base_recipe, with_dtype, with_launch
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Recipe, patched, recipe
+from fuzz.model.recipes.table import RECIPES
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import COARSE, FINE, Pass, write_out_small
 from fuzz.shrink.passes.defaults import earlier, plain_dtypes, plain_everything, simpler_layouts
@@ -121,6 +122,19 @@ def test_values_that_override_a_recipe_are_rounded_to_another_dtype(old: str, ne
     other = with_dtype(value, new)
     bits = other.bits({"N": 8})
     assert other.dtype == new and from_bits(bits, DTYPES[new])[[3, 5]].tolist() == [1.0, -8.0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_recipe_that_does_not_fit_another_dtype_gives_way_to_one_that_does(dtype: str) -> None:
+    new = DTYPES[dtype]
+    for kind in RECIPES.values():
+        old = next(one for one in DTYPES.values() if one.kind in kind.fits)
+        one = recipe(kind.name, 7)
+        for values in (one, patched(one, ((2, 1),))):
+            other = with_dtype(Argument(("N",), old.name, values), dtype)
+            assert other.dtype == dtype and len(other.bits({"N": 8})) == 8
+            kept = base_recipe(other.values)
+            assert kept == one or new.kind not in kind.fits and kept is not None and kept.seed == 7
 
 
 @pytest.mark.parametrize("step", [plain_dtypes, plain_everything], ids=lambda step: step.__name__)
