@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import run
-from fuzz.backends.guarded_memory import GUARD
+from fuzz.backends.guarded_memory import GUARD, find_unwritten
 from fuzz.backends.launcher_allocations import FILLED_OPS, UNINITIALISED_OPS, fill_without_poison
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
@@ -119,7 +119,7 @@ class BoundsOracle(CaseOracle):
             finding = _find_stray_access(call, index)
             if finding and finding.symptom == SYMPTOMS["unwritten"] and not result_depends_on_unwritten(exam):
                 finding = None
-            finding = finding or _find_unwritten(call, index)
+            finding = finding or _find_unwritten(exam, index)
             if finding:
                 return finding
         return None
@@ -146,9 +146,8 @@ def check_accesses(saved: SavedFinding) -> ScriptCheck:
 
 def result_depends_on_unwritten(exam: Examination) -> bool:
     """Whether what nobody wrote changes a bit of what is returned: lanes that are read with others may be dropped."""
-    with fill_without_poison():
-        again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
-    if not isinstance(again, Returned):
+    again = run_without_poison(exam)
+    if again is None:
         return True
     pairs = (
         (output, other.outputs[name])
@@ -156,6 +155,13 @@ def result_depends_on_unwritten(exam: Examination) -> bool:
         for name, output in call.outputs.items()
     )
     return any(not bool(same_bits(output, other).all()) for output, other in pairs)
+
+
+def run_without_poison(exam: Examination) -> Returned | None:
+    """The outcome where what launchers allocate holds a plain number; None where the case does not return then."""
+    with fill_without_poison():
+        again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
+    return again if isinstance(again, Returned) else None
 
 
 def _find_stray_access(call: CallResult, index: int) -> Finding | None:
@@ -176,10 +182,18 @@ def _find_stray_access(call: CallResult, index: int) -> Finding | None:
     )
 
 
-def _find_unwritten(call: CallResult, index: int) -> Finding | None:
-    if not call.unwritten:
+def _find_unwritten(exam: Examination, index: int) -> Finding | None:
+    """The finding that elements of outputs hold what their memory was filled with, whatever that was: a kernel may
+    write the word that is poison, as it may any other of whole numbers.
+    """
+    call = exam.returned.calls[index]
+    again = run_without_poison(exam) if call.unwritten else None
+    others = again.calls[index].outputs if again else {}
+    places = {name: find_unwritten(call.outputs[name], others.get(name)) for name in call.unwritten}
+    unwritten = {name: place for name, place in places.items() if place is not None}
+    if not unwritten:
         return None
-    elements = tuple(Element(name, place, "never written", "", "") for name, place in call.unwritten.items())
-    names = tuple(call.unwritten)
+    elements = tuple(Element(name, place, "never written", "", "") for name, place in unwritten.items())
+    names = tuple(unwritten)
     message = f"{'+'.join(names)}: element {list(elements[0].index)} was never written"
     return Finding(oracle_specs.BOUNDS.name, names, "unwritten", message, elements, call=index)
