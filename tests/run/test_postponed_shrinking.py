@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from bugs import make_bug, wrong_value
@@ -19,6 +20,7 @@ from fuzz.run.watcher import Watcher
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
+from fuzz.triage.severity import GRADING
 from fuzz.worker.deadline import Deadline, OutOfTime
 
 
@@ -124,14 +126,22 @@ def test_a_postponed_bug_that_time_does_not_allow_to_shrink_further_is_reported_
     assert entries(tmp_path) == [(two_cases[1], SHRINKING)]
 
 
-def test_the_last_part_of_a_run_is_not_spent_on_a_smaller_case(
-    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path
+def test_the_last_part_of_a_run_is_spent_on_grades_alone(
+    handler: FindingHandler, two_cases: tuple[Case, Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not on a smaller case, nor on what the bug needs, by which it would be compared with others."""
+    handler.postprocessor.with_grades = True
     tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
     handler.add_bug(bug, first_seen(bug))
     handler.budgets.deadline.end_now()
-    tasks.pop()()
-    assert bug.case == two_cases[1] and [one for one, _ in handler.saver.watcher.bugs] == [bug]  # type: ignore[attr-defined]
+    never = Mock(side_effect=AssertionError)
+    monkeypatch.setattr(handler.triage, "explain", never)
+    monkeypatch.setattr(handler.triage, "find_triggers", never)
+    monkeypatch.setattr(handler.saver, "find_same_cause", never)
+    tasks.pop(0)()
+    assert bug.waits_for == GRADING and len(tasks) == 1
+    assert bug.case == two_cases[1] and entries(tmp_path) == [(two_cases[1], SHRINKING)]
+    assert [one for one, _ in handler.saver.watcher.bugs] == [bug]  # type: ignore[attr-defined]
 
 
 def test_a_smaller_case_that_is_undecided_is_not_taken(

@@ -75,7 +75,7 @@ class BugShrinker:
 
     def report(self, bug: Bug) -> None:
         self.saver.watcher.on_shrunk(bug)
-        if not bug.cut_off:
+        if not bug.cut_off and self.budgets.is_for_shrinking:
             with suppress(OutOfTime):
                 # The next case is chosen by whether it lacks what this bug needs.
                 self.triage.find_triggers(bug)
@@ -89,19 +89,18 @@ class BugShrinker:
             return
         start, before, sought = time.monotonic(), bug.least, bug.sought
         not_shown = frozenset[Subject]()
+        if not self.budgets.is_for_shrinking:
+            self._leave_unshrunk(bug)
+            return
         try:
-            if self.budgets.is_for_shrinking:
-                self.shrink(bug)
-                if bug.case.key != before.case.key:
-                    # As the oracle says it: what is certified may blame the reference.
-                    not_shown = sought.subjects - bug.finding.subjects
-                self.explain(bug)
-            else:
-                bug.waits_for, bug.cut_off = "", SHRINKING
+            self.shrink(bug)
+            if bug.case.key != before.case.key:
+                # As the oracle says it: what is certified may blame the reference.
+                not_shown = sought.subjects - bug.finding.subjects
+            self.explain(bug)
         except OutOfTime:
-            bug.least, bug.waits_for, bug.cut_off = before, "", SHRINKING
-            self.saver.watcher.on_shrunk(bug)
-            self.postprocessor.start(bug)
+            bug.least = before
+            self._leave_unshrunk(bug)
             return
         if bug.is_undecided:
             bug.least, not_shown = before, frozenset()
@@ -111,6 +110,13 @@ class BugShrinker:
         self.budgets.spent += time.monotonic() - start
         if lost := sought.restricted_to(not_shown):
             self._handle_later(bug.origin.index, before.case, [lost])
+
+    def _leave_unshrunk(self, bug: Bug) -> None:
+        """Has a bug graded that the run has no time to shrink; nor to compare, as what it needs takes long to find."""
+        bug.waits_for, bug.cut_off = "", SHRINKING
+        self.saver.watcher.on_shrunk(bug)
+        self.postprocessor.plan(bug)
+        self.postprocessor.start(bug)
 
     def _save_further(self, bug: Bug) -> None:
         """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause."""
