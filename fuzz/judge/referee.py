@@ -101,7 +101,7 @@ class Referee:
     def run(self) -> None:
         """All stages in turn, as long as nothing counts against the solution."""
         self.worker.load()
-        with Triage(self.target(), self.worker, ()) as triage:  # type: ignore[arg-type]
+        with Triage(self.target(), self.worker, (), together=False) as triage:  # type: ignore[arg-type]
             self.triage, self.findings = triage, Findings(self.worker, triage)
             with suppress(Stop):
                 with self.limits.first_cases():

@@ -19,8 +19,8 @@ Shows = Callable[[Case], Finding | None]
 ShowsFirst = Callable[[Sequence[Case]], tuple[int, Finding | None]]
 """How many of some cases were tried, in their order, up to the first that still shows the bug, and that finding."""
 
-MOST_TOGETHER, MOST_TOGETHER_ELEMENTS = 64, 1 << 12
-"""Candidates that are tried together, and the elements of the largest of them."""
+MOST_TOGETHER, MOST_TOGETHER_ELEMENTS, MOST_TOGETHER_SECONDS = 64, 1 << 12, 1.0
+"""Candidates that are tried together, the elements of the largest of them, and the seconds that they may take."""
 PATIENCE = 2.0
 """Seconds that something urgent waits at most before it is asked about."""
 PAUSE = 0.1
@@ -147,9 +147,11 @@ class Shrinker:
             if not self.budget.left(len(waiting)):
                 break
             if waiting and (len(waiting) >= together or not are_variants(waiting[0], candidate)):
+                start = time.monotonic()
                 if self._try(waiting):
                     return True
-                waiting, together = [], min(2 * together, most)
+                fitting = MOST_TOGETHER_SECONDS * len(waiting) / max(time.monotonic() - start, 1e-9)
+                waiting, together = [], int(max(1, min(2 * together, most, fitting)))
             waiting.append(candidate)
         return self._try(waiting)
 

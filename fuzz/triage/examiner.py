@@ -28,7 +28,7 @@ class Examiner:
     """Runs cases of one target in a worker that keeps running, or in a clean one, which is a new process.
 
     `sampled` names the oracles that run on request. A case that could not run, which shows nothing of the kernel, is
-    run again as `backoff` says.
+    run again as `backoff` says. `together` is whether the worker runs cases that differ in their values alone together.
     """
 
     target: Target
@@ -36,6 +36,7 @@ class Examiner:
     sampled: tuple[str, ...]
     spare: Worker | None = None
     backoff: RetryBackoff = field(default_factory=RetryBackoff)
+    together: bool = True
 
     def __enter__(self) -> Self:
         return self

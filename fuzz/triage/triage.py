@@ -268,7 +268,9 @@ class Triage(Examiner):
             alike = list(itertools.takewhile(lambda case: not is_other(case), cases))
             return self.reproduce_first(alike, kept) if len(alike) > 1 else (1, reproduce(cases[0]))
 
-        are_alone = clean or tries > 1 or kept.oracle != ACCURACY.name or kept.symptom == "reference"
+        are_alone = (
+            not self.together or clean or tries > 1 or kept.oracle != ACCURACY.name or kept.symptom == "reference"
+        )
         shrinker = Shrinker(
             self.target, bug.case, bug.finding, reproduce, budget, None if are_alone else reproduce_first
         )

@@ -17,6 +17,7 @@ from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
 from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous
+from fuzz.shrink.passes.values import write_out_small
 from fuzz.shrink.shrinker import Budget, Shrinker, are_variants
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -114,6 +115,27 @@ def test_candidates_that_are_tried_together_lead_where_they_lead_one_by_one(
         assert together.budget.used == alone.budget.used
         assert together.seen == alone.seen
         assert requests or predicate is not deep_negative
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.001, 64), (0.1, 10), (3.0, 1)])
+def test_no_more_are_tried_together_than_a_second_allows(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, most: int
+) -> None:
+    target, now, requests = load("gelu_bw"), 0.0, list[int]()
+    monkeypatch.setattr(shrinker, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def shows_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
+        nonlocal now
+        now += seconds * len(cases)
+        requests.append(len(cases))
+        return len(cases), None
+
+    def shows(case: Case) -> None:
+        shows_first([case])
+
+    start = write_out_small(next(case for case in starting(target, wide, 9) if case.last.dims["N"] < 9))
+    Shrinker(target, start, FOUND, shows, Budget(seconds=1e9), shows_first).run()
+    assert max(requests[2:]) == most or most == 64 and max(requests) > 32
 
 
 def test_options_that_are_equal_as_numbers_only_are_not_tried_together(two_cases: tuple[Case, Case]) -> None:

@@ -23,7 +23,7 @@ from fuzz.triage.triage import Triage, describe_consequences
 from fuzz.triage.triggers import Trigger
 from fuzz.worker import retry_backoff
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.protocol import Examine, Report
+from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 from fuzz.worker.worker import Worker, WorkerCrash
 
 
@@ -101,6 +101,25 @@ def test_cases_that_were_not_examined_together_are_not_counted_as_tried(
         worker = Answering(first, alone)
         assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (1, like)
         assert worker.requests[1] == Examine(cases[0])
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_candidates_run_together_where_the_worker_runs_them_together(
+    two_cases: tuple[Case, Case], layernorm: Target, together: bool
+) -> None:
+    """Those of a bug of values that shows each time."""
+    like = wrong_value("dx")
+
+    class Agreeing(Answering):
+        def call(self, request: Any) -> Any:
+            self.requests.append(request)
+            return (report(),) * len(request.sampled) if isinstance(request, ReplicaGroup) else report()
+
+    for finding, is_asked in ((like, together), (replace(like, symptom="reference"), False)):
+        worker: Any = Agreeing()
+        bug = make_bug(two_cases[0], finding=finding, rate=Rate(10, 10))
+        Triage(layernorm, worker, (), together=together).run_shrinker(bug, Budget())
+        assert any(isinstance(one, ReplicaGroup) for one in worker.requests) == is_asked
 
 
 @pytest.mark.parametrize("stays", [True, False])
