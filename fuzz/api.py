@@ -120,7 +120,7 @@ def fuzz_target(target: spec.Target, options: RunOptions, inputs: tuple[Case, ..
         entry = corpus.read(Path(bug.path))
         if entry.status != "accepted" and bug.counts(options.threshold):
             yield format_saved_entry(entry, Path(bug.path), target)
-    if result.nothing_confirmed and result.fails():
+    if result.counted_unconfirmed:
         yield f"{target.name}: cases disagreed, and the time ended before one was confirmed; give it more seconds"
 
 

@@ -38,7 +38,11 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "unconfirmed": result.unconfirmed,
         "grid_order_only": result.grid_order_only,
         "interrupted": result.interrupted,
-        "cut_off": {"calls": result.calls_cut_off, "disagreements": len(result.disagreements_cut_off)},
+        "cut_off": {
+            "calls": result.calls_cut_off,
+            "disagreements": len(result.disagreements_cut_off),
+            "unexplained": len(result.unexplained_cut_off),
+        },
         "derived_rejects": {
             "tried": result.invalid_inputs.tried,
             "accepted": [accepted_json(accepted) for accepted in result.invalid_inputs.accepted],

@@ -207,10 +207,12 @@ def cut_off_parts(result: Result) -> list[str]:
     ungraded = sum(bug.grade is None for bug in grading)
     for_now = len(grading) - ungraded
     unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - len(grading)
+    unexplained = 0 if result.nothing_confirmed else len(result.unexplained_cut_off)
     why = "before the run was interrupted" if result.interrupted else "for which --seconds was too short"
     counts = {
         "calls stopped while they ran": result.calls_cut_off,
         f"disagreements not confirmed, {why}": len(result.disagreements_cut_off),
+        "of these from usual inputs and like none of the findings, which count as medium": unexplained,
         "findings not yet shrunk, with which the next run, or fuzz shrink, goes on": unfinished,
         "findings not yet graded, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
         "findings graded for now, for which the next run, or fuzz shrink, tries more inputs": for_now,

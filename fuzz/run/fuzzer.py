@@ -325,7 +325,7 @@ class Fuzzer:
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
             interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
-            grid_order_only=self.orders.grid_only, lack=self.lack,
+            grid_order_only=self.orders.grid_only, lack=self.lack, unexplained_cut_off=findings.unexplained_cut_off,
         )  # fmt: skip
 
 

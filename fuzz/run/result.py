@@ -23,7 +23,8 @@ class Result:
     """The result of a run: the bugs that it hit, known ones among them, and its statistics.
 
     `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` holds what disagreed
-    and was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
+    and was not confirmed before the end, `unexplained_cut_off` what of that inputs have shown that are not extreme and
+    no bug may explain. What was cut off of a bug's shrinking is said by the bug.
     `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     `loaded_anew` says why each clean worker loads the target itself, which may take seconds; empty where none has to.
@@ -46,6 +47,7 @@ class Result:
     loaded_anew: str = ""
     grid_order_only: bool = False
     lack: str = ""
+    unexplained_cut_off: Sequence[Finding] = ()
 
     @property
     def seconds_waited(self) -> float:
@@ -62,9 +64,11 @@ class Result:
     def counted_unconfirmed(self) -> Mapping[str, int]:
         """How many disagreements of each oracle the run fails for, as the time ended before any was confirmed.
 
-        Each counts as a finding that is not graded yet: a run too short to confirm what it saw must not pass.
+        Each counts as a finding that is not graded yet: a run too short to confirm what it saw must not pass. Beside
+        findings those count that usual inputs have shown and none of the findings may explain.
         """
-        seen = self.disagreements_cut_off if self.nothing_confirmed else ()
+        unexplained = () if self.interrupted else self.unexplained_cut_off
+        seen = self.disagreements_cut_off if self.nothing_confirmed else unexplained
         severities = ((finding.oracle, unconfirmed_severity(finding)) for finding in seen)
         return Counter(oracle for oracle, severity in severities if is_at_least(severity, self.options.threshold))
 

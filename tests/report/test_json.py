@@ -40,7 +40,7 @@ def test_a_runs_json_says_what_was_cut_off_and_orders_findings_by_their_first_ca
     value = run_json(
         Result(options, "cpu", RunStatistics(), bugs, 1.0, calls_cut_off=2, disagreements_cut_off=[entry.finding] * 3)
     )
-    assert value["cut_off"] == {"calls": 2, "disagreements": 3}
+    assert value["cut_off"] == {"calls": 2, "disagreements": 3, "unexplained": 0}
     assert [(found["first_case"], found["cut_off"]) for found in value["findings"]] == [(4, "shrinking"), (9, "")]
 
 

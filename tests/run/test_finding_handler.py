@@ -31,6 +31,7 @@ from fuzz.run.findings.finding_handler import Disagreement, without_later_calls
 from fuzz.run.shrink_entry import shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes.dims import fill, usual_inputs
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -342,6 +343,23 @@ def test_what_is_left_of_a_reported_case_is_not_said_to_be_unconfirmed(
         handler.handle(index, two_cases[0], [wrong_value("dweight")], ())
     assert (len(handler.bugs), handler.cut_off) == (1, [wrong_value("dweight")])
     assert handler.watcher.indices == [4]  # type: ignore[attr-defined]
+
+
+def test_what_no_bug_may_explain_of_inputs_that_are_not_extreme_is_known(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    """Another output is not explained, nor another class of symptom of one output."""
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline())
+    take_triage(handler, CutOffTriage(""))
+    usual, extreme = (usual_inputs(two_cases[0]), fill(two_cases[0], recipe("huge", 1)))
+    handler.handle(3, usual, [wrong_value("dx")], ())
+    handler.deadline.end_now()
+    nan = replace(wrong_value("dx"), symptom="nonfinite")
+    for index, case in enumerate((usual, extreme), 4):
+        for finding in (wrong_value("dx"), wrong_value("dweight"), nan):
+            handler.handle(index, case, [finding], ())
+    assert len(handler.bugs) == 1 and handler.cut_off.count(wrong_value("dweight")) == 2
+    assert handler.unexplained_cut_off == [wrong_value("dweight"), nan]
 
 
 def test_a_wrong_reference_does_not_stand_for_what_else_was_not_confirmed(

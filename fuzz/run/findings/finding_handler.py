@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.model.case import Case
-from fuzz.model.finding import REFERENCE, Finding
+from fuzz.model.finding import REFERENCE, Finding, Subject
 from fuzz.model.grade import INPUT_CLASSES
 from fuzz.model.oracle_specs import FAULT, find_oracle_spec
 from fuzz.run.findings.budgets import TriageBudgets
@@ -46,8 +46,9 @@ class Disagreement:
 class FindingHandler:
     """Turns the disagreements of a run into bugs, one for each cause, and has each saved and graded.
 
-    `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or counted by `cut_off`, for each
-    oracle. The fields after it are explained at BugSaver and BugPostprocessor.
+    `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or is among `cut_off`; and among
+    `usual_cut_off` where the inputs are not extreme. The fields after it are explained at BugSaver and
+    BugPostprocessor.
     """
 
     options: RunOptions
@@ -66,6 +67,7 @@ class FindingHandler:
     with_grades: bool = True
     unconfirmed: int = 0
     cut_off: list[Finding] = field(default_factory=list)
+    usual_cut_off: list[Finding] = field(default_factory=list)
     attribution: Attribution = field(init=False)
     budgets: TriageBudgets = field(init=False)
     saver: BugSaver = field(init=False)
@@ -95,6 +97,12 @@ class FindingHandler:
         """Whether this run has hit as many bugs that count as it is to find."""
         most, threshold = self.options.max_findings, self.options.threshold
         return most is not None and sum(bug.counts(threshold) for bug in self.hit_bugs) >= most
+
+    @property
+    def unexplained_cut_off(self) -> list[Finding]:
+        """What usual inputs have shown that was not confirmed, and that no known bug may explain."""
+        shown = frozenset[Subject]().union(*(bug.subjects for bug in self.bugs))
+        return [finding for finding in self.usual_cut_off if not finding.subjects & shown]
 
     def handle(
         self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case], put: float | None = None
@@ -130,6 +138,7 @@ class FindingHandler:
                         # What is wrong with the reference alone must not stand for what else there is to the case.
                         rest = (one for one in findings[number:] if one.symptom != REFERENCE)
                         self.cut_off.append(next(rest, finding))
+                        self.usual_cut_off += self.cut_off[-1:] if is_usual(seen.case, self.target) else []
                         self.watcher.on_cut_off(case, self.cut_off[-1], index)
                     break
             return later
