@@ -59,6 +59,12 @@ def describe_shortage(error: BaseException, backend: Backend) -> str:
     return ""
 
 
+def describe_lack(error: BaseException, backend: Backend, task: str) -> str:
+    """What lacks for a task of this package's own, memory of any kind included; empty where that is not the reason."""
+    lacking = describe_shortage(error, backend)
+    return f"no room to {task}: {one_line(error)}" if not lacking and is_out_of_memory(error) else lacking
+
+
 def is_of_cache(error: OSError) -> bool:
     """Whether the compiler missed a file in the cache of compiled kernels, which other processes empty meanwhile.
 

@@ -17,9 +17,9 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.quick_imports import quick_imports
-from fuzz.backends.shortage import describe_shortage, is_out_of_memory
+from fuzz.backends.shortage import describe_lack
 from fuzz.backends.triton_host.compile_times import count_compile_times
-from fuzz.errors import UsageError, one_line
+from fuzz.errors import UsageError
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, filing_order
 from fuzz.model.outcome import NotRun, Raised, Returned
@@ -121,12 +121,13 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
             # Without an answer the pool asks about each replica alone.
             os._exit(1)
         except Exception as error:
-            if not is_out_of_memory(error) and not describe_shortage(error, backend):
+            lack = describe_lack(error, backend, "examine it")
+            if not lack:
                 if backend.is_fatal(error):
                     # A kernel has left a device on which nothing can be computed any more, whoever notices it.
                     os._exit(1)
                 raise
-            answer = unexamined(request, f"no room to examine it: {one_line(error)}")
+            answer = unexamined(request, lack)
             return LastResponse(answer) if backend.is_fatal(error) else answer
 
     def answer_to(request: Request) -> Answer:

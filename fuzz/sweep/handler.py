@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, outcome_of_error
-from fuzz.backends.shortage import describe_shortage, is_out_of_memory
-from fuzz.errors import UsageError, one_line
+from fuzz.backends.shortage import describe_lack
+from fuzz.errors import UsageError
 from fuzz.model.outcome import NotRun, Outcome
 from fuzz.worker.channel import LastResponse
 
@@ -63,10 +63,9 @@ def answer_by_outcome(
         except FatalError as fatal:
             return LastResponse(fatal.outcome)
         except Exception as error:
-            lack = describe_shortage(error, backend)
-            if not lack and not is_out_of_memory(error):
+            lack = describe_lack(error, backend, "measure it")
+            if not lack:
                 raise
-            not_run = NotRun(lack or f"no room to measure it: {one_line(error)}")
-            return LastResponse(not_run) if backend.is_fatal(error) else not_run
+            return LastResponse(NotRun(lack)) if backend.is_fatal(error) else NotRun(lack)
 
     return handle

@@ -61,6 +61,18 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     assert handle(Diagnose(case, case)) == ()
 
 
+def test_a_device_that_cannot_be_used_is_named_as_such(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("CUDA error: all devices are busy or unavailable")
+
+    handle = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu"))
+    monkeypatch.setattr(examine, "examine_or_adjudicate", fails)
+    monkeypatch.setattr(BACKENDS["cpu"], "is_unusable", lambda error: "busy" in str(error))
+    report = handle(Examine(case))
+    assert isinstance(report, Report) and report.not_run
+    assert report.outcome.startswith("not run: the device cannot be used: RuntimeError: CUDA error")
+
+
 def test_memory_of_the_device_is_released_after_each_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     handle, released = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu")), Mock()
     monkeypatch.setattr(BACKENDS["cpu"], "release_memory", released)
