@@ -190,19 +190,15 @@ def without_repetition(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare."""
-    return find_unwritten(tensor, None)
+def find_poison(tensor: torch.Tensor, due: torch.Tensor | None = None) -> tuple[int, ...] | None:
+    """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare.
 
-
-def find_unwritten(tensor: torch.Tensor, without_poison: torch.Tensor | None) -> tuple[int, ...] | None:
-    """The index of the first element that holds poison, and does not where memory is filled with something else.
-
-    Of any one that holds it where nothing is known of that.
+    A whole number that is `due` may be poison as any other word.
     """
-    same, again = find_poisoned(tensor), None if without_poison is None else find_poisoned(without_poison)
-    left = same if same is None or again is None or same.shape != again.shape else same & ~again
-    return None if left is None or not bool(left.any()) else tuple(int(i) for i in left.nonzero()[0])
+    same = find_poisoned(tensor)
+    if same is not None and due is not None and not tensor.is_floating_point() and due.shape == tensor.shape:
+        same = same & (tensor != due.to(tensor.device))
+    return None if same is None or not bool(same.any()) else tuple(int(i) for i in same.nonzero()[0])
 
 
 def may_hold_poison(tensor: torch.Tensor) -> torch.Tensor | None:

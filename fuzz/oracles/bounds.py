@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import run
-from fuzz.backends.guarded_memory import GUARD, find_unwritten
+from fuzz.backends.guarded_memory import GUARD, find_poison
 from fuzz.backends.launcher_allocations import FILLED_OPS, UNINITIALISED_OPS, fill_without_poison
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
@@ -13,6 +13,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import same_bits
+from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
@@ -146,8 +147,9 @@ def check_accesses(saved: SavedFinding) -> ScriptCheck:
 
 def result_depends_on_unwritten(exam: Examination) -> bool:
     """Whether what nobody wrote changes a bit of what is returned: lanes that are read with others may be dropped."""
-    again = run_without_poison(exam)
-    if again is None:
+    with fill_without_poison():
+        again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
+    if not isinstance(again, Returned):
         return True
     pairs = (
         (output, other.outputs[name])
@@ -155,13 +157,6 @@ def result_depends_on_unwritten(exam: Examination) -> bool:
         for name, output in call.outputs.items()
     )
     return any(not bool(same_bits(output, other).all()) for output, other in pairs)
-
-
-def run_without_poison(exam: Examination) -> Returned | None:
-    """The outcome where what launchers allocate holds a plain number; None where the case does not return then."""
-    with fill_without_poison():
-        again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
-    return again if isinstance(again, Returned) else None
 
 
 def _find_stray_access(call: CallResult, index: int) -> Finding | None:
@@ -183,13 +178,13 @@ def _find_stray_access(call: CallResult, index: int) -> Finding | None:
 
 
 def _find_unwritten(exam: Examination, index: int) -> Finding | None:
-    """The finding that elements of outputs hold what their memory was filled with, whatever that was: a kernel may
-    write the word that is poison, as it may any other of whole numbers.
-    """
+    """The finding that elements of outputs hold poison. Whole numbers may be that word: then it is what is due."""
     call = exam.returned.calls[index]
-    again = run_without_poison(exam) if call.unwritten else None
-    others = again.calls[index].outputs if again else {}
-    places = {name: find_unwritten(call.outputs[name], others.get(name)) for name in call.unwritten}
+    whole = any(not call.outputs[name].is_floating_point() for name in call.unwritten)
+    due = evaluate_reference(exam, index, 0) if whole and exam.target.reference else {}
+    places = {
+        name: find_poison(call.outputs[name], due[name].value if name in due else None) for name in call.unwritten
+    }
     unwritten = {name: place for name, place in places.items() if place is not None}
     if not unwritten:
         return None

@@ -363,8 +363,10 @@ def all_fail(failures: Sequence[str]) -> bool:
 
 
 def has_enough_disagreements(reports: Sequence[Report], group: ReplicaGroup) -> bool:
-    """Whether so many replicas of a plan disagreed that the others that may disagree are not examined."""
-    return sum(bool(report.findings) for report in reports) >= group.most_disagreeing
+    """Whether so much was seen of a plan's replicas that the others that may disagree are not examined."""
+    if group.sought is not None:
+        return any(report.shown(group.sought) for report in reports)
+    return sum(bool(report.findings) for report in reports) >= MOST_DISAGREEING
 
 
 def examine(exam: Examination, request: Examine) -> Report:

@@ -63,7 +63,8 @@ class Shrinker:
     Values stay usual where the bug shows with some: beside unusual ones, whose results may be wrong in more ways, a
     smaller size or a simpler option may lead to another bug. `skipped` are values of the battery that are not tried.
     Candidates that differ in their values alone are tried together where `shows_first` is given: more of them the
-    longer none shows the bug. The first that does is taken, as it is where they are tried one by one.
+    longer none shows the bug, as far as `seconds_together` allow. The first that does is taken, as it is where they are
+    tried one by one; so are those that could not be tried together.
     """
 
     target: Target
@@ -72,6 +73,7 @@ class Shrinker:
     shows: Shows
     budget: Budget
     shows_first: ShowsFirst | None = None
+    seconds_together: float = MOST_TOGETHER_SECONDS
     seen: set[tuple[object, ...]] = field(default_factory=set)
     skipped: frozenset[Recipe] = field(init=False, default=frozenset())
 
@@ -150,15 +152,17 @@ class Shrinker:
                 start = time.monotonic()
                 if self._try(waiting):
                     return True
-                fitting = MOST_TOGETHER_SECONDS * len(waiting) / max(time.monotonic() - start, 1e-9)
+                fitting = self.seconds_together * len(waiting) / max(time.monotonic() - start, 1e-9)
                 waiting, together = [], int(max(1, min(2 * together, most, fitting)))
             waiting.append(candidate)
         return self._try(waiting)
 
     def _try(self, candidates: Sequence[Case]) -> bool:
         """Whether one of some candidates still shows the bug; several ones differ in their values alone."""
+        together = self.shows_first if len(candidates) > 1 else None
         while candidates and self.budget.left():
-            tried, finding = self._shows_first(candidates)
+            tried, finding = together(candidates) if together else (1, self.shows(candidates[0]))
+            together = None
             self.budget.used += tried
             self.seen.update(candidate.key for candidate in candidates[:tried])
             if finding is not None:
@@ -166,11 +170,6 @@ class Shrinker:
                 return True
             candidates = candidates[tried:]
         return False
-
-    def _shows_first(self, candidates: Sequence[Case]) -> tuple[int, Finding | None]:
-        if self.shows_first and len(candidates) > 1:
-            return self.shows_first(candidates)
-        return 1, self.shows(candidates[0])
 
     def _sort_key(self, candidate: Case) -> tuple[object, ...]:
         try:

@@ -82,24 +82,24 @@ class Examiner:
 
         What a kernel leaves behind from an earlier call may show in any output, as any symptom.
         """
-        shown = self.examine(case, like.oracle, clean=clean).finding_of(like.oracle)
-        return shown if shown and (stateful or shown.shows_symptom_of(like)) else None
+        report = self.examine(case, like.oracle, clean=clean)
+        return report.finding_of(like.oracle) if stateful else report.shown(like)
 
     def reproduce_first(self, cases: Sequence[Case], like: Finding) -> tuple[int, Finding | None]:
         """How many of some cases ran, in their order, up to the first that shows a finding as `reproduce` says, and
         that finding. The cases are of one call each and differ in their values alone, so that they run together.
+
+        Those after the first ones are left to the caller where they could not: one has ended the process, or lacked
+        something.
         """
         plan, sampled = ListedPlan.of(cases), tuple({like.oracle} & set(self.sampled))
-        answer = self.worker.call(ReplicaGroup(plan, (sampled,) * len(cases), most_disagreeing=1))
-        for number, report in enumerate(() if isinstance(answer, WorkerCrash) else answer):
-            if report.not_run or report.outcome == "returned" and not report.examined:
-                break
-            shown = report.finding_of(like.oracle)
-            if shown and shown.shows_symptom_of(like):
-                return number + 1, shown
-        else:
-            number = 0 if isinstance(answer, WorkerCrash) else len(answer)
-        return (number, None) if number else (1, self.reproduce(cases[0], like))
+        answer = self.worker.call(ReplicaGroup(plan, (sampled,) * len(cases), sought=like))
+        reports = () if isinstance(answer, WorkerCrash) else answer
+        ran = list(itertools.takewhile(lambda report: not report.not_run, reports))
+        for number, report in enumerate(ran, 1):
+            if shown := report.shown(like):
+                return number, shown
+        return (len(ran), None) if ran else (1, self.reproduce(cases[0], like))
 
     def shows_with_usual_inputs(self, case: Case, finding: Finding) -> bool:
         """Whether a case shows a finding with usual values and plain layouts, where it is of values."""

@@ -16,7 +16,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Subject, Verdict, filing_order
 from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
-from fuzz.shrink.shrinker import Budget, Shrinker
+from fuzz.shrink.shrinker import MOST_TOGETHER_SECONDS, Budget, Shrinker
 from fuzz.triage.bug import SHRINKING, Bug, Example, Origin
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
@@ -33,6 +33,8 @@ ADJUDICATION_SECONDS = 30.0
 """Seconds that the exact value of one case may take."""
 EXTRA_SECONDS = 30.0
 """Seconds that a worker has beyond them, for the kernel and its envelope."""
+TIMEOUT_SHARE = 0.25
+"""The part of the time of one request that candidates which run together may take by what the last ones took."""
 MAX_DIAGNOSED_ELEMENTS = 1 << 15
 """Elements of the largest case whose outputs are diagnosed."""
 
@@ -266,14 +268,16 @@ class Triage(Examiner):
 
         def reproduce_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
             alike = list(itertools.takewhile(lambda case: not is_other(case), cases))
-            return self.reproduce_first(alike, kept) if len(alike) > 1 else (1, reproduce(cases[0]))
+            is_alone = len(alike) < 2 or len(shrinker.case.calls) > 1
+            return (1, reproduce(cases[0])) if is_alone else self.reproduce_first(alike, kept)
 
         are_alone = (
             not self.together or clean or tries > 1 or kept.oracle != ACCURACY.name or kept.symptom == "reference"
         )
         shrinker = Shrinker(
-            self.target, bug.case, bug.finding, reproduce, budget, None if are_alone else reproduce_first
-        )
+            self.target, bug.case, bug.finding, reproduce, budget, None if are_alone else reproduce_first,
+            seconds_together=min(MOST_TOGETHER_SECONDS, TIMEOUT_SHARE * self.worker.timeout),
+        )  # fmt: skip
         shrinker.run()
         return shrinker
 

@@ -71,14 +71,15 @@ class ReplicaGroup:
 
     `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
     first replica in the run. The response ends with the replica that ended the process, if any did. After
-    `most_disagreeing` that disagree, others that may disagree are not examined, and their reports name no oracle. Where
+    MOST_DISAGREEING that disagree, or the first that shows what is `sought`, others that may disagree are not examined,
+    and their reports name no oracle. Where
     the first so many replicas all fail or are refused, or the first one does not compile, the response ends there.
     """
 
     plan: Case
     sampled: tuple[tuple[str, ...], ...]
     first: int = 0
-    most_disagreeing: int = MOST_DISAGREEING
+    sought: Finding | None = None
 
     def request(self, number: int) -> Examine:
         """The request that examines one replica alone."""
@@ -229,6 +230,11 @@ class Report:
     def finding_of(self, oracle: str) -> Finding | None:
         """The finding of an oracle, if any."""
         return next((finding for finding in self.findings if finding.oracle == oracle), None)
+
+    def shown(self, like: Finding) -> Finding | None:
+        """The finding of the same oracle, if it has the class of symptom in one of the same outputs."""
+        shown = self.finding_of(like.oracle)
+        return shown if shown and shown.shows_symptom_of(like) else None
 
 
 def fault_finding(outcome: Outcome) -> Finding | None:

@@ -19,7 +19,7 @@ from fuzz.backends import BACKENDS, backend, cpu
 from fuzz.backends.execute import FatalError
 from fuzz.model.case import Case, ListedPlan
 from fuzz.model.edit import with_values
-from fuzz.model.finding import Verdict
+from fuzz.model.finding import Finding, Verdict
 from fuzz.model.outcome import Died
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
@@ -136,19 +136,22 @@ def listed(target: Target, count: int) -> list[Case]:
     return list(islice(mixed, count))
 
 
+@pytest.mark.parametrize("is_sought", [True, False])
 @pytest.mark.parametrize("bug", [None, "bessel", "sign_of_c2", "low_precision_accumulate"])
-def test_listed_cases_are_told_what_they_would_be_told_alone(bug: str | None) -> None:
-    """Up to the first that disagrees; which of those after it may disagree is not examined."""
+def test_listed_cases_are_told_what_they_would_be_told_alone(bug: str | None, is_sought: bool) -> None:
+    """Up to the first that shows what is sought, if any does; which of those after it may disagree is not examined."""
     target, launcher, backend = examine.set_up_process(WorkerConfig("layernorm_bw", bug, "cpu"))
     runner = CaseRunner(target, launcher, backend)
     cases = listed(target, 40)
     alone = [examine.examine(runner.run(case), Examine(case)) for case in cases]
-    reports = examine.examine_group(runner, ReplicaGroup(ListedPlan.of(cases), ((),) * 40, most_disagreeing=1))
+    shown = next((report.findings[0] for report in alone if report.findings), None)
+    assert (shown is None) == (bug is None)
+    sought = shown if shown and is_sought else Finding("accuracy", ("nothing",), "value", "m")
+    reports = examine.examine_group(runner, ReplicaGroup(ListedPlan.of(cases), ((),) * 40, sought=sought))
     assert isinstance(reports, tuple) and len(reports) == 40
-    first = next((number for number, report in enumerate(alone) if report.findings), None)
-    assert (first is None) == (bug is None)
+    first = next((number for number, report in enumerate(alone) if report.shown(sought)), 40)
     for number, (one, report) in enumerate(zip(alone, reports, strict=True)):
-        if first is None or number <= first:
+        if number <= first:
             assert report.findings == one.findings and report.examined
         elif report != examine.UNEXAMINED:
             assert not one.findings and not report.findings

@@ -1,8 +1,8 @@
-"""An output's element counts as never written where it holds whatever its memory was filled with."""
+"""An output's element counts as never written where it holds what memory was filled with, and that is not due."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from fuzz.target.spec import declare
 from fuzz.worker.protocol import Examine, ReplicaGroup
 
 N = size("N", 8, 8)
+DTYPES = ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
 @pytest.fixture
@@ -27,20 +28,41 @@ def active() -> Iterator[None]:
     cpu.deactivate()
 
 
+def allocating() -> Callable[[torch.Tensor], torch.Tensor]:
+    return torch.empty_like
+
+
+def keeping() -> Callable[[torch.Tensor], torch.Tensor]:
+    """Gives the memory of the first call again, as a launcher with a workspace does."""
+    kept: list[torch.Tensor] = []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept[1:] = []
+        kept.append(torch.empty_like(x))
+        return kept[0]
+
+    return keep
+
+
 @pytest.mark.usefixtures("active")
-@pytest.mark.parametrize("dtype", ["int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("memory", [allocating, keeping])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left_out", [None, 5])
-def test_a_word_that_is_poison_may_be_written(dtype: str, left_out: int | None) -> None:
-    """As any other word; an element after it that is left out is reported, alone and beside other cases."""
+def test_whole_numbers_may_be_poison(
+    dtype: str, left_out: int | None, memory: Callable[[], Callable[[torch.Tensor], torch.Tensor]]
+) -> None:
+    """An element that is left out is reported, alone and beside other cases."""
+    allocate = memory()
 
     def copies(x: torch.Tensor) -> dict[str, torch.Tensor]:
-        y = torch.empty_like(x)
+        y = allocate(x)
         for element in range(8):
             if element != left_out:
                 y[element] = x[element]
-        return {"y": y}
+        return {"y": y.clone()}
 
-    words = tuple(POISON[dtype] if number in (1, 3) else 0 for number in range(8))
+    poison = POISON[dtype] if dtype.startswith("int") else 0
+    words = tuple(poison if number in (1, 3) else 0 for number in range(8))
     case = Case("copies", (Call({"N": 8}, {"x": Argument(("N",), dtype, Exact(words, dtype))}),))
     target = declare(copies, x=tensor(N, dtypes=(dtype,)), reference=lambda x: {"y": x.clone()})
     runner = CaseRunner(target, target.launcher, BACKENDS["cpu"])

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fuzz.model.case import Case, sort_key
+from fuzz.model.case import Case, Split, sort_key
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits
 from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
-from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous
+from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous, fill
 from fuzz.shrink.passes.values import write_out_small
 from fuzz.shrink.shrinker import Budget, Shrinker, are_variants
 from fuzz.target.loader import load
@@ -117,6 +117,26 @@ def test_candidates_that_are_tried_together_lead_where_they_lead_one_by_one(
         assert requests or predicate is not deep_negative
 
 
+def test_what_could_not_be_tried_together_is_tried_one_by_one() -> None:
+    """A candidate that ends the process is met once more by itself, not once for each candidate before it."""
+    target, rounds = load("gelu_bw"), list[tuple[str, int]]()
+
+    def shows_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
+        rounds.append(("together", len(cases)))
+        return 1, None
+
+    def shows(case: Case) -> None:
+        rounds.append(("alone", 1))
+
+    start = write_out_small(next(case for case in starting(target, wide, 9) if case.last.dims["N"] < 9))
+    shrinker = Shrinker(target, start, FOUND, shows, Budget(), shows_first)
+    shrinker.run()
+    for number, (how, count) in enumerate(rounds):
+        if how == "together":
+            assert rounds[number + 1 : number + count] == [("alone", 1)] * (count - 1)
+    assert max(count for _, count in rounds) > 8 and shrinker.budget.used == len(rounds)
+
+
 @pytest.mark.parametrize(("seconds", "most"), [(0.001, 64), (0.1, 10), (3.0, 1)])
 def test_no_more_are_tried_together_than_a_second_allows(
     monkeypatch: pytest.MonkeyPatch, seconds: float, most: int
@@ -142,7 +162,7 @@ def test_options_that_are_equal_as_numbers_only_are_not_tried_together(two_cases
     case = two_cases[0]
     others = [replace(case, calls=(replace(case.last, options={"eps": eps}),)) for eps in (0.0, -0.0, False)]
     assert not any(are_variants(one, other) for one, other in combinations(others, 2))
-    assert are_variants(case, all_contiguous(case)) == (case.last.structure == all_contiguous(case).last.structure)
+    assert are_variants(case, fill(case, BATTERY[0])) and not are_variants(case, replace(case, split=Split(0, 1)))
     assert not are_variants(case, replace(case, calls=case.calls * 2))
 
 

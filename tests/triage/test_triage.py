@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from bugs import make_bug, wrong_value
 
-from fuzz.model.case import Case
+from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.outcome import Died
 from fuzz.model.rate import Rate
+from fuzz.model.recipes import recipe
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
@@ -76,20 +77,19 @@ def test_the_first_of_cases_that_run_together_is_taken_which_shows_the_finding(
     worker: Any = Answering((report(), report(other), report(like), report(), report(like)))
     assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (3, like)
     (request,) = worker.requests
-    assert [one.case for one in request.requests()] == cases and request.most_disagreeing == 1
+    assert [one.case for one in request.requests()] == cases and request.sought == like
 
 
-def test_cases_that_were_not_examined_together_are_not_counted_as_tried(
+def test_cases_that_could_not_run_together_are_not_counted_as_tried(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
-    """Those after one that shows something else, after one that could not run, and all where the process ended."""
+    """Those after one that could not run, and all but the first where the process ended."""
     like, other = wrong_value("dx"), wrong_value("dweight")
     cases = [two_cases[0].replica(number) for number in range(3)]
     crash = WorkerCrash(Died("SIGSEGV"))
-    unexamined, not_run = report(examined=()), report(outcome="not run: no room", not_run=True)
+    not_run = report(outcome="not run: no room", not_run=True)
     for answer, tried in (
-        ((report(other), unexamined, unexamined), 1),
-        ((report(), report(other), unexamined), 2),
+        ((report(other), report(), report(other)), 3),
         ((report(), not_run, not_run), 1),
         ((report(),), 1),
         ((report(),) * 3, 3),
@@ -97,10 +97,37 @@ def test_cases_that_were_not_examined_together_are_not_counted_as_tried(
         worker: Any = Answering(answer)
         assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (tried, None)
     alone = report(like)
-    for first in (crash, (not_run, not_run, not_run), (unexamined, unexamined, unexamined)):
+    for first in (crash, (not_run, not_run, not_run), ()):
         worker = Answering(first, alone)
         assert Triage(layernorm, worker, ()).reproduce_first(cases, like) == (1, like)
         assert worker.requests[1] == Examine(cases[0])
+
+
+def test_candidates_run_alone_while_a_case_has_several_calls(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    """For a call that is to take the place of several a clean worker is asked."""
+    case = two_cases[1]
+    calls = [replace(case.last, arguments=with_seed(case.last, seed)) for seed in (1, 2, 3)]
+    bug = make_bug(replace(case, calls=tuple(calls), split=None), "dx", rate=Rate(10, 10))
+    cleans: list[bool] = []
+
+    class Agreeing(Triage):
+        def reproduce_first(self, cases: Sequence[Case], like: Finding) -> tuple[int, Finding | None]:
+            raise AssertionError
+
+        def reproduce(
+            self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False
+        ) -> Finding | None:
+            cleans.append(clean)
+            return None
+
+    worker: Any = Worker("nowhere", None, 1 << 30, 1.0)
+    Agreeing(layernorm, worker, ()).run_shrinker(bug, Budget(60))
+    assert len(cleans) > 3 and all(cleans)
+
+
+def with_seed(call: Call, seed: int) -> dict[str, Argument]:
+    values = {name: replace(value, values=recipe("normal", seed)) for name, value in call.arguments.items()}
+    return values
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -138,7 +165,7 @@ def test_oracle_outputs_and_class_of_symptom_stay_while_a_case_shrinks(
             found = replace(bug.sought, **(changes if case.last.dims["M"] < 2 else {}))
             return Report("returned", False, (found,), ORACLE_NAMES)
 
-    worker: Any = None
+    worker: Any = SimpleNamespace(timeout=30.0)
     least = Shown(layernorm, worker, ()).run_shrinker(bug, Budget(), clean=False).case
     assert least.last.dims["M"] == (1 if stays else 2)
 
@@ -162,7 +189,7 @@ def test_the_output_of_a_headline_of_nan_stays_while_a_case_shrinks(
             found = replace(bug.sought, outputs=("dweight", "dx") if case.last.dims["M"] > 2 else ("dx",))
             return Report("returned", False, (found,), ORACLE_NAMES)
 
-    worker: Any = None
+    worker: Any = SimpleNamespace(timeout=30.0)
     assert Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.last.dims["M"] == rows
 
 
@@ -178,7 +205,7 @@ def test_a_case_does_not_shrink_to_where_a_known_bug_shows(two_cases: tuple[Case
         def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
             return Report("returned", False, (bug.sought,), ORACLE_NAMES)
 
-    worker: Any = None
+    worker: Any = SimpleNamespace(timeout=30.0)
     assert Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.last.dims["M"] == 3
 
 
@@ -203,7 +230,7 @@ def test_clean_workers_are_asked_only_while_a_case_has_several_calls(
             asked.append((len(case.calls), clean))
             return like
 
-    worker: Any = None
+    worker: Any = SimpleNamespace(timeout=30.0)
     Shown(layernorm, worker, ()).run_shrinker(bug, Budget())
     singles = [clean for calls, clean in asked if calls == 1]
     assert all(clean for calls, clean in asked if calls > 1)
@@ -221,7 +248,7 @@ def test_a_call_that_shows_it_only_after_others_does_not_take_their_place(
         ) -> Finding | None:
             return like if len(case.calls) > 1 or not clean else None
 
-    worker: Any = None
+    worker: Any = SimpleNamespace(timeout=30.0)
     assert len(Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.calls) == 2
 
 

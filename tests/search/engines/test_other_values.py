@@ -102,4 +102,4 @@ def test_only_runs_on_a_gpu_that_time_ends_have_them(backend: str, is_timed: boo
     plain = RandomEngine(load("layernorm_bw"), 3)
     plans, due = scheduler.plans(), [plain.propose().plan for _ in range(FIRST_PLANS)]
     drawn = [next(plans)[0] for _ in range(FIRST_PLANS)]
-    assert drawn == due or is_timed
+    assert drawn == due or backend == "cuda" and is_timed
