@@ -45,6 +45,10 @@ class NoRule(FuzzError, NotImplementedError):
     """The reference uses an operation for which no rule is stated."""
 
 
+class PlainWriteError(NoRule):
+    """The reference writes what is computed into a plain tensor, which holds one value for all members."""
+
+
 def rounds(rule: Rule) -> Rule:
     """Mark a rule whose results are rounded: it also applies where all operands are plain tensors."""
     rule.rounds = True  # type: ignore[attr-defined]
@@ -255,7 +259,7 @@ class RuleMode(DispatchMode):
             self.store(target, value)
             return target
         if type(value) is self.wrapper:
-            raise NoRule(f"{func}: writes into a plain tensor; make that tensor inside the reference")
+            raise PlainWriteError(f"{func}: writes into a plain tensor; make that tensor inside the reference")
         return target.copy_(value)
 
     def lift_tensor(self, t: Tensor) -> Tensor:

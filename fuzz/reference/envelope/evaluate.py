@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from fuzz.reference.dispatch import PlainWriteError
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
 from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.noise_loops import measure_spread
@@ -43,6 +44,8 @@ HOST_LIMIT: Final = 2**22
 """The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
 FIRST: Final = (1, 2, 4, 5, 3)
 """The numbers of the first members. The first that perturbs inputs comes fifth: steps explain most errors."""
+_WRITERS: Final[list[Reference]] = []
+"""References that were seen to write into arguments that are not floating."""
 COTANGENT: Final = "cotangent of "
 """Before the name of an output: its cotangent among the inputs."""
 
@@ -115,6 +118,11 @@ def evaluate(
         except StackTooLarge:
             size = (size + 1) // 2
             continue
+        except PlainWriteError:
+            if writes_integers(reference):
+                raise
+            _WRITERS.append(_base(reference))
+            continue
         out = merge_members(out, {name: _expected(*part, group, replicas) for name, part in stacks.items()})
         remaining = remaining[size:]
     if members >= ROUNDED_OPTIONS and check_range:
@@ -169,6 +177,7 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
         pairs = zip(leaves.items(), grads, strict=True)
         return {**outputs, **{f"d{n}": torch.zeros_like(leaf) if g is None else g for (n, leaf), g in pairs}}
 
+    joint.base = _base(reference)  # type: ignore[attr-defined]
     joint.__name__ = _name(reference)
     return joint
 
@@ -209,7 +218,8 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
     if device is not None:
         noise.device = device
     mode = (InputMode if noise.input_rows else EnsembleMode)(RULES, noise)
-    arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
+    are_wrapped = stacked or writes_integers(reference)
+    arguments = {name: _argument(mode, x, stacked, are_wrapped) for name, x in inputs.items()}
     with float64_defaults(torch.float64 if noise.precision.holds_doubles else torch.float32), mode:
         outputs = check_outputs(reference, reference(**arguments))
     return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
@@ -220,13 +230,23 @@ def run_members(reference: Reference, inputs: Mapping[str, Input], noise: Member
     return _run(reference, inputs, noise, False)
 
 
-def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:
-    """An input as the reference receives it."""
+def _base(reference: Reference) -> Reference:
+    """The function of a target that one with gradients calls."""
+    return getattr(reference, "base", reference)
+
+
+def writes_integers(reference: Reference) -> bool:
+    """Whether a reference is known to write what depends on members into arguments that are not floating."""
+    return any(one is _base(reference) for one in _WRITERS)
+
+
+def _argument(mode: EnsembleMode, x: Input, stacked: bool, are_wrapped: bool) -> Any:
+    """An input as the reference receives it. All members share one that is not floating, unless `are_wrapped`."""
     if not isinstance(x, Tensor):
         return x
     x, noise = x.detach(), mode.noise
     x = x.to(torch.float64) if x.is_floating_point() else x
-    if not stacked and not x.is_floating_point():
+    if not are_wrapped and not x.is_floating_point():
         return x.clone(memory_format=torch.contiguous_format)
     if stacked:
         members = x.repeat_interleave(noise.count, 0)

@@ -168,6 +168,39 @@ def test_in_place() -> None:
     assert 0 < float(got["out"].spread.max()) < 1e-5
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool])
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_what_is_computed_may_be_written_into_whole_numbers(dtype: torch.dtype, has_gradients: bool) -> None:
+    """As codes into a cache: alone and beside other replicas; one that a step of rounding decides may be either."""
+
+    def append(x: Tensor, cache: Tensor, slots: Tensor) -> dict[str, Tensor]:
+        codes = torch.round(x * x).to(dtype)
+        for row, slot in enumerate(slots.tolist()):
+            cache[slot] = codes[row]
+        return {"cache": cache, "y": x * 2}
+
+    x = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.2247449159622192]])
+    cache, slots = torch.zeros(4, 3, dtype=dtype), torch.tensor([2, 0])
+    due = torch.zeros(4, 3, dtype=dtype)
+    due[2], due[0] = torch.round(x.double() ** 2).to(dtype)
+
+    def evaluated(replicas: int | None) -> dict[str, Expected]:
+        one = {"x": x, "cache": cache, "slots": slots}
+        inputs: dict[str, Any] = {n: t if replicas is None else torch.stack([t] * replicas) for n, t in one.items()}
+        how: dict[str, Any] = dict(members=16, replicas=replicas)
+        seeds = {"y": torch.ones_like(inputs["x"])}
+        if has_gradients:
+            return evaluate_backward(append, inputs, seeds, ["x"], CPU, **how)
+        return evaluate(append, inputs, CPU, **how)
+
+    for replicas in (None, None, 2):
+        got = evaluated(replicas)["cache"]
+        value, spread = (part if replicas is None else part[1] for part in (got.value, got.spread))
+        assert torch.equal(value, due) and torch.equal(cache, torch.zeros_like(cache))
+        # The square is 1.5000001, of which float32 holds the half.
+        assert spread.isinf().nonzero().tolist() == ([] if dtype is torch.bool else [[0, 2]])
+
+
 def test_in_place_views() -> None:
     """A tensor may change its own shape."""
     e = one(lambda a: (a * 3).t_().unsqueeze_(0), X)
