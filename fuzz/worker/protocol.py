@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
@@ -141,11 +142,15 @@ class EvaluateReference:
 
 @dataclass(frozen=True)
 class EagerDeviation:
-    """The largest error over bound of eager PyTorch in a dtype, and its worst symptom; "" where nothing disagrees."""
+    """The largest error over bound of eager PyTorch in a dtype, and its worst symptom; "" where nothing disagrees.
+
+    `kernel_ratio` is the kernel's error over the same bounds, which may be those of more members than its finding's.
+    """
 
     dtype: str
     ratio: float
     symptom: str = ""
+    kernel_ratio: float = math.inf
 
     def shares(self, finding: Finding) -> bool:
         """Whether eager PyTorch shows an accuracy finding's symptom, or a worse one, and SHARED_PART of its error.
@@ -155,7 +160,7 @@ class EagerDeviation:
         symptoms = ACCURACY.symptoms
         if not self.symptom or symptoms.index(self.symptom) > symptoms.index(finding.symptom):
             return False
-        return self.ratio >= SHARED_PART * finding.ratio
+        return self.ratio >= SHARED_PART * min(finding.ratio, self.kernel_ratio)
 
 
 @dataclass(frozen=True)

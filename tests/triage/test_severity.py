@@ -191,6 +191,8 @@ def test_an_example_where_the_exact_value_blames_nobody_is_none() -> None:
     [
         ("value", EagerDeviation("float32", 30.0, "value"), "low"),
         ("value", EagerDeviation("float32", 20.0, "value"), "high"),
+        ("value", EagerDeviation("float32", 20.0, "value", 70.0), "low"),
+        ("value", EagerDeviation("float32", 20.0, "value", 90.0), "high"),
         ("value", EagerDeviation("float32", 1.3), "high"),
         ("sign", EagerDeviation("float32", 100.0, "value"), "high"),
         ("sign", EagerDeviation("float32", 100.0, "sign"), "low"),
@@ -372,6 +374,7 @@ def test_eager_pytorch_is_compared_in_the_working_precision() -> None:
     assert AccuracyOracle().check_case(exam) is not None
     eager = compare_eager(exam, CompareEager(exam.case, 0, ("y",)))
     assert eager is not None and eager.dtype == "float32" and 0 <= eager.ratio <= 1 and not eager.symptom
+    assert eager.kernel_ratio > 100
 
 
 @pytest.mark.parametrize(("promise", "found"), [({}, True), ({"as_good_as": "torch"}, False)])

@@ -13,7 +13,7 @@ import torch
 
 from fuzz.backends.guarded_memory import TORCH_DTYPES
 from fuzz.model.outcome import Returned
-from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
+from fuzz.oracles.comparison.elements import SYMPTOMS, ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, with_gradients, working_dtype
@@ -34,16 +34,24 @@ def compare_eager(exam: Examination, request: CompareEager) -> EagerDeviation | 
         # A reference is written for float64; whatever keeps it from other dtypes says nothing of the kernel.
         return None
     expected, outputs = evaluate_reference(exam, request.call, LAST), exam.returned.calls[request.call].outputs
-    compared = [
-        compare_elements(eager[output].to(outputs[output].dtype), expected[output], exam.precision, target.contract)
+    shared = [
+        output
         for output in request.outputs
         if output in eager and output in expected and eager[output].shape == outputs[output].shape
     ]
-    if not compared:
+    if not shared:
         return None
+
+    def compare(others: Mapping[str, torch.Tensor]) -> list[ElementComparison]:
+        """How some outputs compare with what is due, in the dtypes of the kernel's."""
+        typed = {name: others[name].to(outputs[name].dtype) for name in shared}
+        return [compare_elements(typed[name], expected[name], exam.precision, target.contract) for name in shared]
+
+    compared = compare(eager)
     symptoms = [int(one.symptom[one.symptom > 0].min()) for one in compared if one.wrong]
     symptom = SYMPTOMS[min(symptoms) - 1] if symptoms else ""
-    return EagerDeviation(name, max(one.worst for one in compared), symptom)
+    own = max(one.worst for one in compare(outputs))
+    return EagerDeviation(name, max(one.worst for one in compared), symptom, own)
 
 
 def evaluate_alone(exam: Examination) -> None:

@@ -179,10 +179,12 @@ def evaluate_stacked_reference(
 def stage_options(stage: int, before: int | None) -> dict[str, Any]:
     """How `evaluate` is to evaluate the members of a stage that the stage `before` it, if any, did not.
 
-    How far what is rounded to integers may be off depends on all members of a stack: so the stage after `FEW_STEPS`
-    evaluates two of its members again, beside others.
+    How far what is rounded to integers may be off, and which of two close values is the larger one, depends on all
+    members of a stack: so the stage after `FEW_STEPS` evaluates two of its members again, beside others, and the last
+    ones evaluate all of theirs.
     """
-    members, after = STAGES[stage], 0 if before is None else STAGES[0 if before == FEW_STEPS else before]
+    after = 0 if before is None or stage > FIRST_THOROUGH else STAGES[0 if before == FEW_STEPS else before]
+    members = STAGES[stage]
     thorough = stage >= FIRST_THOROUGH
     measured = before is not None and before >= FIRST_THOROUGH
     return dict(members=members, after=after, uncertainty=thorough and not measured, check_range=thorough)
