@@ -267,9 +267,9 @@ class Triage(Examiner):
             return next((finding for finding in runs if finding), None)
 
         def reproduce_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
-            alike = list(itertools.takewhile(lambda case: not is_other(case), cases))
-            is_alone = len(alike) < 2 or len(shrinker.case.calls) > 1
-            return (1, reproduce(cases[0])) if is_alone else self.reproduce_first(alike, kept)
+            own = list(itertools.takewhile(lambda case: not is_other(case), cases))
+            is_alone = len(own) < 2 or len(shrinker.case.calls) > 1
+            return (1, reproduce(cases[0])) if is_alone else self.reproduce_first(own, kept)
 
         are_alone = (
             not self.together or clean or tries > 1 or kept.oracle != ACCURACY.name or kept.symptom == "reference"
