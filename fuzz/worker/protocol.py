@@ -73,8 +73,8 @@ class ReplicaGroup:
     `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
     first replica in the run. The response ends with the replica that ended the process, if any did. After
     MOST_DISAGREEING that disagree, or the first that shows what is `sought`, others that may disagree are not examined,
-    and their reports name no oracle. Where
-    the first so many replicas all fail or are refused, or the first one does not compile, the response ends there.
+    and their reports name no oracle. Where the first MOST_DISAGREEING all fail or are refused, or the first one does
+    not compile, the response ends there.
     """
 
     plan: Case

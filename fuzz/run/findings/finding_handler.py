@@ -132,13 +132,15 @@ class FindingHandler:
                         new = self._take_up(left, history, is_filed_first=left.finding is first)
                         return (*(find_rest(new, left.finding, findings[number + 1 :]) if new else ()), *later)
                 except OutOfTime:
+                    usual = is_usual(seen.case, self.target)
+                    if usual:
+                        self._may_show(seen)
                     # What else there may be to a case that is reported already would read as another one.
-                    self._may_show(seen)
                     if not self._showed_new_bug(seen):
                         # What is wrong with the reference alone must not stand for what else there is to the case.
                         rest = (one for one in findings[number:] if one.symptom != REFERENCE)
                         self.cut_off.append(next(rest, finding))
-                        self.usual_cut_off += self.cut_off[-1:] if is_usual(seen.case, self.target) else []
+                        self.usual_cut_off += self.cut_off[-1:] if usual else []
                         self.watcher.on_cut_off(case, self.cut_off[-1], index)
                     break
             return later
@@ -146,11 +148,9 @@ class FindingHandler:
             self.budgets.spent += time.monotonic() - start
 
     def _may_show(self, seen: Disagreement) -> None:
-        """Notes a case of which nobody will know whose bug it shows for all that it may show."""
-        near = [bug for bug in self.bugs if not bug.shown_by_usual and bug.finding.shares_output(seen.finding)]
-        if near and is_usual(seen.case, self.target):
-            for bug in near:
-                bug.shown_by_usual = True
+        """Notes a usual case of which nobody will know whose bug it shows for all that it may show."""
+        for bug in self.bugs:
+            bug.shown_by_usual |= bug.finding.shares_output(seen.finding)
 
     def finish(self, usual_cases: int) -> None:
         """Ends the run: grades for now what it had no time to grade and none of so many usual cases showed, and says
