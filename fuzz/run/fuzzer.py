@@ -19,8 +19,8 @@ from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES
 from fuzz.run.case_budget import CaseBudget
 from fuzz.run.derived_rejects import PATIENCE, DerivedRejects
 from fuzz.run.findings.budgets import GRADING_SHARE
-from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import FindingHandler
+from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import InOrder, TriageOrder, TriageQueue
 from fuzz.run.options import RunOptions

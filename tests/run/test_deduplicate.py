@@ -20,7 +20,8 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import exact, recipe
-from fuzz.run.findings.deduplicate import Attribution, read_known_bugs
+from fuzz.run.findings.deduplicate import Attribution
+from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import Trigger, departures

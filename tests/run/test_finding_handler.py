@@ -26,8 +26,8 @@ from fuzz.model.grade import FOR_NOW, Grade
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import exact, recipe
 from fuzz.report.json import finding_json
-from fuzz.run.findings.deduplicate import read_known_bugs
 from fuzz.run.findings.finding_handler import Disagreement, without_later_calls
+from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.run.shrink_entry import shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine

@@ -15,7 +15,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, recipe
-from fuzz.run.findings.deduplicate import read_known_bugs
+from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.run.replay import open_triage, reproduces
 from fuzz.target.loader import load
 from fuzz.triage.bug import Example

@@ -12,7 +12,8 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import Entry
-from fuzz.run.findings.deduplicate import Attribution, read_known_bugs
+from fuzz.run.findings.deduplicate import Attribution
+from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.run.options import RunOptions
 from fuzz.run.shrink_entry import updated_entry
 from fuzz.run.watcher import Watcher
