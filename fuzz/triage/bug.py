@@ -74,8 +74,8 @@ class Bug:
     need the calls before the last one; where these equal it, `single_call` has what one call shows, and in how many of
     them. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
     which the case must not come to have while it shrinks. `shown_by_usual` is whether inputs that are not extreme have
-    shown it, as far as it is known. `first_case` is (seed, index) of the case that was first seen
-    to show it.
+    shown it: cases of the run, or its own case with such values. `first_case` is (seed, index) of the case that was
+    first seen to show it.
     """
 
     least: Example
@@ -124,9 +124,17 @@ class Bug:
         """Whether it is to be shrunk further in this run."""
         return self.waits_for == SHRINKING
 
-    def is_postponed_with(self, finding: Finding) -> bool:
-        """Whether it may explain a finding, of which more will be known once it is shrunk."""
-        return self.is_postponed and bool(self.subjects & finding.subjects)
+    def is_postponed_with(self, finding: Finding, *, usual: bool) -> bool:
+        """Whether it may explain a finding of `usual` inputs or others, of which more is known once it is shrunk."""
+        return self.is_postponed and self.is_known_of(usual=usual) and bool(self.subjects & finding.subjects)
+
+    def is_known_of(self, *, usual: bool) -> bool:
+        """Whether it may be what inputs show that are `usual`, or others.
+
+        Any may be what extreme inputs show. Wrong values of usual inputs are taken for another bug's until usual inputs
+        have shown this one.
+        """
+        return not usual or self.shown_by_usual or self.sought.oracle != ACCURACY.name
 
     @property
     def is_unshrunk(self) -> bool:

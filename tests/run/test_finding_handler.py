@@ -629,8 +629,12 @@ def test_what_a_run_has_no_time_to_grade_is_low_where_only_its_extreme_inputs_sh
     assert (kept and (kept.severity, kept.reason)) == expected
 
 
-def test_it_is_noted_whether_inputs_that_are_not_extreme_show_a_bug(case: Case, gelu: Target, tmp_path: Path) -> None:
+def test_it_is_noted_whether_inputs_that_are_not_extreme_show_a_bug(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases that ran, or its own case with such inputs."""
     handler, plain = make_handler(gelu, tmp_path), with_values(case, 0, "x", recipe("ones"))
+    monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding: False)
     plain = with_values(plain, 0, "dy", recipe("ones"))
     bug = make_bug(huge(plain), "dx")
     handler.add_bug(bug, first_seen(bug))
@@ -639,6 +643,10 @@ def test_it_is_noted_whether_inputs_that_are_not_extreme_show_a_bug(case: Case, 
     assert not bug.shown_by_usual
     handler.record_hit(bug, Disagreement(8, 0.0, plain, bug.finding))
     assert bug.shown_by_usual
+    other = make_bug(huge(plain), "dy")
+    monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding: True)
+    handler.add_bug(other, first_seen(other))
+    assert other.shown_by_usual
 
 
 def huge(case: Case) -> Case:

@@ -15,11 +15,14 @@ from handlers import NothingSmaller, first_seen, make_handler, take_triage
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.recipes import recipe
 from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.watcher import Watcher
+from fuzz.shrink.passes import usual_inputs
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
+from fuzz.triage.input_classes import is_usual
 from fuzz.triage.severity import GRADING
 from fuzz.worker.deadline import Deadline, OutOfTime
 
@@ -217,6 +220,79 @@ def test_what_a_postponed_bug_may_explain_is_handled_once_it_is_shrunk(
     assert left[-1:] == (again,) and [one.sought.oracle for one in handler.bugs] == ["accuracy", "mutation"]
     tasks.pop()()
     assert handler.handle(index, two_cases[1], left[-1:], ()) == () and bug.hits == 2
+
+
+def extreme(case: Case) -> Case:
+    """A case of one call with huge values."""
+    call = case.last
+    for name, value in call.tensors.items():
+        call = call.with_argument(name, replace(value, values=recipe("huge", 1)))
+    return replace(case, calls=(call,), split=None)
+
+
+def usual(case: Case) -> Case:
+    return usual_inputs(replace(case, calls=(case.last,), split=None))
+
+
+def test_a_postponed_bug_that_extreme_inputs_alone_show_explains_no_wrong_value_of_usual_ones(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are a bug of its own, until it is shrunk and known to have the same cause."""
+    monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding: is_usual(case, handler.target))
+    monkeypatch.setattr(handler.triage, "confirm", lambda case, finding, history: make_bug(case, finding=finding))
+    monkeypatch.setattr(handler.triage, "shrink", lambda bug, budget: None)
+    handler.triage.worker.deadline = handler.deadline
+    cases, tasks = [extreme(two_cases[1]), usual(two_cases[1])], tasks_of(handler)
+    bug = make_bug(cases[0], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert bug.is_postponed and not bug.shown_by_usual
+    assert handler.handle(1, cases[0], [wrong_value("dx")], ()) == (wrong_value("dx"),)
+    handler.handle(2, cases[1], [wrong_value("dx")], ())
+    assert [one.case for one in handler.bugs] == cases and bug.hits == 1
+    tasks.pop(0)()
+    assert [one.case for one in handler.bugs] == cases[1:]
+
+
+def test_bugs_that_usual_inputs_show_are_shrunk_further_first(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one that is shrunk meanwhile is postponed for them."""
+    tasks = tasks_of(handler)
+    bugs = [make_bug(two_cases[0], "dx"), make_bug(two_cases[1], "dbias", shown_by_usual=True)]
+    for bug in bugs:
+        bug.waits_for = SHRINKING
+    handler.bugs += bugs
+    shrunk, urgent = list[Bug](), list[bool]()
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        shrunk.append(bug)
+        urgent.append(budget.is_urgent())
+
+    handler.budgets.has_news = lambda: False
+    monkeypatch.setattr(handler.shrinker, "_save_further", lambda bug: None)
+    monkeypatch.setattr(handler.triage, "shrink", shrink)
+    monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding: False)
+    handler.shrinker.shrink(bugs[0])
+    assert shrunk == bugs[:1] and urgent == [True]
+    bugs[0].waits_for = SHRINKING
+    for bug in bugs:
+        handler.shrinker.defer(bug)
+    for _ in range(3):
+        tasks.pop(0)()
+    assert shrunk[1:] == bugs[::-1] and urgent[1:] == [False, False] and not tasks
+
+
+def test_after_the_deadline_it_may_explain_what_usual_inputs_show(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler.triage, "shows_with_usual_inputs", lambda case, finding: False)
+    tasks_of(handler)
+    bug = make_bug(extreme(two_cases[1]), "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert bug.is_postponed and not bug.shown_by_usual
+    handler.triage.worker.deadline = handler.deadline
+    handler.deadline.end_now()
+    assert handler.handle(1, usual(two_cases[1]), [wrong_value("dx")], ()) == () and bug.hits == 2
 
 
 @pytest.mark.parametrize("is_task_first", [False, True])

@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.grade import Grade
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import recipe
 from fuzz.run.findings.triage_priority import TriagePriority
@@ -88,7 +90,7 @@ def test_what_the_present_case_shows_as_well_is_no_reason_to_postpone_it(
 
 def test_what_a_postponed_bug_may_explain_waits_for_it(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     both = replace(FLOOD, outputs=("dx", "dbias"))
-    bug = make_bug(two_cases[0], finding=FLOOD, waits_for="shrinking")
+    bug = make_bug(two_cases[0], finding=FLOOD, waits_for="shrinking", shown_by_usual=True)
     order, waiting = TriagePriority(layernorm, bugs=[bug]), suspects(two_cases[0], both)
     assert not order.has_news(waiting) and order.choose(waiting, True) is None
     bug.waits_for = ""
@@ -134,6 +136,55 @@ def test_the_rest_of_a_case_comes_after_what_is_unlike_all_before_it(
     assert triaged(order, waiting) == [1, 0] and order.choose(waiting[:1], True) is None
 
 
+@pytest.mark.parametrize("waits_for", ["shrinking", ""])
+def test_wrong_values_of_usual_inputs_are_news_where_extreme_ones_alone_have_shown_them(
+    two_cases: tuple[Case, Case], layernorm: Target, waits_for: str
+) -> None:
+    """Once, and not where the known bug is one that values do not decide."""
+    extreme, usual = (case_of(two_cases[0], name) for name in ("huge", "normal"))
+    known = make_bug(extreme, finding=FLOOD)
+    order = TriagePriority(layernorm)
+    order.know([known])
+    known.waits_for = waits_for
+    waiting = [Suspect(index, case, (FLOOD,), ()) for index, case in enumerate((extreme, usual, usual))]
+    assert not known.shown_by_usual and not order.has_news(waiting[:1]) and order.has_news(waiting[:2])
+    assert order.choose(waiting, True) is waiting[1]
+    del waiting[1]
+    assert order.choose([], True) is None and not order.has_news(waiting)
+    known.shown_by_usual = True
+    assert order.choose(waiting, True) is None
+    stray = Finding("bounds", ("dx",), "stray-read", "m")
+    order = TriagePriority(layernorm, bugs=[make_bug(extreme, finding=stray, waits_for="shrinking")])
+    assert not order.has_news([Suspect(0, usual, (stray,), ())])
+
+
+def test_each_of_two_bugs_may_be_ruled_out_by_something_else(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    """One is known of extreme inputs alone, and the case lacks what the other one needs."""
+    other, needed = two_cases
+    usual = case_of(other, "normal")
+    bugs = [make_bug(case_of(other, "huge"), finding=FLOOD), make_bug(needed, finding=FLOOD, shown_by_usual=True)]
+    bugs[1].triggers = tuple(one for one in departures(needed, layernorm) if one.edit(usual).key == usual.key)
+    assert bugs[1].triggers
+    order = TriagePriority(layernorm, bugs=bugs)
+    order.counts.update([("seen",)])
+    order.choose([Suspect(0, bugs[0].case, (FLOOD,), ())], False)
+    assert order.choose([], True) is None
+    assert order.has_news([Suspect(1, usual, (FLOOD,), ())])
+    bugs[1].triggers = None
+    assert not order.has_news([Suspect(1, usual, (FLOOD,), ())])
+
+
+@pytest.mark.parametrize(("graded", "is_shown"), [("ordinary", True), ("extreme", False), (None, False)])
+def test_of_a_known_bug_it_is_noted_whether_usual_inputs_show_it(
+    two_cases: tuple[Case, Case], layernorm: Target, graded: str | None, is_shown: bool
+) -> None:
+    extreme, usual = (case_of(two_cases[0], name) for name in ("huge", "normal"))
+    grade = Grade("high", graded) if graded else None
+    bugs = [make_bug(extreme, finding=FLOOD, grade=grade), make_bug(usual, finding=FLOOD, grade=grade)]
+    TriagePriority(layernorm).know(bugs)
+    assert [bug.shown_by_usual for bug in bugs] == [is_shown, True]
+
+
 def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     order = TriagePriority(layernorm)
     order.know([make_bug(two_cases[0], finding=FLOOD)])
@@ -151,7 +202,7 @@ def test_a_case_that_lacks_what_each_known_bug_of_its_outputs_needs_is_news(
 ) -> None:
     """However often these outputs were wrong before; and once it was triaged it is so no more."""
     other, needed = two_cases
-    known = make_bug(needed, finding=RARE)
+    known = make_bug(needed, finding=RARE, shown_by_usual=True)
     order = TriagePriority(layernorm)
     order.know([known])
     waiting = [Suspect(index, case, (RARE,), ()) for index, case in enumerate((needed, needed, other, other))]

@@ -14,13 +14,16 @@ from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.run.findings.budgets import TriageBudgets
 from fuzz.run.findings.bug_postprocessor import BugPostprocessor
 from fuzz.run.findings.bug_saver import BugSaver
 from fuzz.run.shrink_entry import improves, shrink_entry
+from fuzz.shrink.passes import usual_inputs
 from fuzz.target.loader import check_fits
 from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.triage.cross_check import CROSS_CHECK
+from fuzz.triage.input_classes import is_usual
 from fuzz.triage.severity import GRADING
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime
@@ -54,11 +57,20 @@ class BugShrinker:
         with suppress(OutOfTime):
             is_asked = self.budgets.time_limit is not None and not bug.needs_clean_workers
             usual = not is_asked or self.triage.shows_with_usual_inputs(bug.case, bug.sought)
+            if is_asked and usual and bug.sought.oracle == ACCURACY.name:
+                bug.shown_by_usual |= is_usual(usual_inputs(bug.case), self.saver.target)
             budget = self.budgets.shrinking(usual=usual)
+            if not bug.is_known_of(usual=True):
+                budget.is_urgent = lambda: self.budgets.has_news() or self._waits_for_usual(bug)
             self.triage.shrink(bug, budget)
             postponed = budget.postponed or not bug.cut_off and self.budgets.has_news()
         bug.waits_for = SHRINKING if postponed else ""
         bug.cut_off = "" if postponed else bug.cut_off
+
+    def _waits_for_usual(self, bug: Bug) -> bool:
+        """Whether usual inputs are known to show another bug that is to be shrunk further, but not this one."""
+        waiting = (other for other in self.saver.bugs if other is not bug and other.is_postponed)
+        return not bug.is_known_of(usual=True) and any(other.is_known_of(usual=True) for other in waiting)
 
     def explain(self, bug: Bug) -> None:
         """Explains a bug; one whose case will be smaller is certified only."""
@@ -86,6 +98,9 @@ class BugShrinker:
         What the smaller case does not show any more is handled once more, as it may have another cause.
         """
         if not any(other is bug for other in self.saver.bugs):
+            return
+        if self._waits_for_usual(bug):
+            self.defer(bug)
             return
         start, before, sought = time.monotonic(), bug.least, bug.sought
         not_shown = frozenset[Subject]()

@@ -20,6 +20,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import NONFINITE, Bug
 from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.error_size import JUMP, LargerError
+from fuzz.triage.input_classes import is_usual
 from fuzz.triage.intermediate_cases import intermediate_cases
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs
 from fuzz.triage.triage import Triage
@@ -94,6 +95,8 @@ class Attribution:
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
+        if bug.is_postponed and part is not None and not self._may_explain(bug, case):
+            return frozenset()
         if bug.is_postponed or bug.is_unshrunk and self.triage.worker.deadline.has_passed:
             return part.subjects if part else frozenset()
         if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
@@ -102,6 +105,10 @@ class Attribution:
             return part.subjects if part else frozenset()
         is_checked = self._is_to_check(bug, part)
         return self.vanishing(bug, case, part, self.triage.find_triggers(bug)) if is_checked else part.subjects
+
+    def _may_explain(self, bug: Bug, case: Case) -> bool:
+        """Whether a postponed bug may explain what a case shows; after the deadline nobody will know more."""
+        return bug.is_known_of(usual=is_usual(case, self.target)) or self.triage.worker.deadline.has_passed
 
     def _is_to_check(self, bug: Bug, part: Finding) -> bool:
         """Whether it is a finding's turn to be checked with a bug's triggers made false, by its number."""
@@ -196,9 +203,11 @@ class Attribution:
                 case = next((one for one, subjects in shown if subjects == finding.subjects), case)
         return case
 
-    def is_near_postponed(self, finding: Finding) -> bool:
-        """Whether more will be known about what explains a finding, once a bug with its subjects is shrunk."""
-        return any(bug.is_postponed_with(finding) for bug in self.bugs)
+    def is_near_postponed(self, case: Case, finding: Finding) -> bool:
+        """Whether more will be known about what explains a case's finding, once a bug with its subjects is shrunk."""
+        near = [bug for bug in self.bugs if bug.is_postponed and bug.subjects & finding.subjects]
+        usual = bool(near) and is_usual(case, self.target)
+        return any(bug.is_known_of(usual=usual) for bug in near)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
@@ -118,7 +119,8 @@ class FindingHandler:
             return ()
         start = time.monotonic()
         seconds = (start if put is None else put) - self.process_start
-        later = () if self.deadline.has_passed else tuple(filter(self.attribution.is_near_postponed, findings))
+        waits = partial(self.attribution.is_near_postponed, case)
+        later = () if self.deadline.has_passed else tuple(filter(waits, findings))
         first, findings = findings[0], [finding for finding in findings if finding not in later]
         try:
             for number, finding in enumerate(findings):

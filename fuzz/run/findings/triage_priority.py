@@ -36,7 +36,8 @@ class TriagePriority:
     """Counts the signs of what was triaged: oracle, class of symptom, outputs and source line of a finding.
 
     A case is like what was triaged as often as the rarest of its findings was. Findings of a case that lacks what each
-    known bug of their subjects needs are counted apart, as another bug shows there. Of cases with findings that were
+    known bug of their subjects needs are counted apart, as another bug shows there; so are wrong values of usual inputs
+    where only extreme ones are known to show each of these bugs. Of cases with findings that were
     triaged equally often, those come first whose errors lack a pattern that is usual in the run, as fewer of the
     triaged did, then those in a class of inputs in which that happened less often. Of the cases that are like none
     before them one comes first that `shows_usually`: shows its first finding with usual inputs as well, whatever its
@@ -65,17 +66,21 @@ class TriagePriority:
     """By a case's index, and what a bug needs, whether the case lacks some of that."""
 
     def know(self, bugs: Sequence[Bug]) -> None:
-        """Counts bugs that were known before the run as triaged once; others may be added to them."""
+        """Counts bugs that were known before the run as triaged once; others may be added to them.
+
+        That usual inputs show one is what its case says, or its grade.
+        """
         self.bugs = bugs
         for bug in bugs:
             input_class = classify_drawn(bug.case, self.target)
+            bug.shown_by_usual |= {input_class, bug.grade.input_class if bug.grade else "extreme"} != {"extreme"}
             for finding in (bug.finding, *bug.least.also):
                 self.counts.update(signs(sign_of(finding), finding, input_class))
 
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not (self._count(self._sign(*one), one[1]) or self._current & one[1].subjects) for one in findings)
+        is_new = any(not (self._often(*one)[0] or self._current & one[1].subjects) for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
@@ -105,11 +110,13 @@ class TriagePriority:
     def _often(self, suspect: Suspect, finding: Finding) -> tuple[int, ...]:
         """How often what has each sign of a finding was triaged."""
         first, *others = self._signs(suspect, finding)
-        return (self._count(first, finding), *(self.counts[sign] for sign in others))
+        return (self._count(first, suspect, finding), *(self.counts[sign] for sign in others))
 
-    def _count(self, sign: Sign, finding: Finding) -> int:
+    def _count(self, sign: Sign, suspect: Suspect, finding: Finding) -> int:
         """How often what has a finding's sign was triaged; what a postponed bug may explain counts as that."""
-        return max(self.counts[sign], any(bug.is_postponed_with(finding) for bug in tuple(self.bugs)))
+        usual = self._is_usual(suspect)
+        waits = any(bug.is_postponed_with(finding, usual=usual) for bug in tuple(self.bugs))
+        return max(self.counts[sign], waits)
 
     def _shows_usually(self, suspect: Suspect) -> bool:
         key = suspect.index, suspect.is_rest
@@ -130,8 +137,16 @@ class TriagePriority:
     def _sign(self, suspect: Suspect, finding: Finding) -> Sign:
         sign = sign_of(finding)
         near = [bug for bug in tuple(self.bugs) if bug.subjects & finding.subjects]
-        is_other = near and all(self._lacks(suspect, bug) for bug in near)
-        return (*sign, "other") if is_other else sign
+        if not near:
+            return sign
+        if all(self._lacks(suspect, bug) for bug in near):
+            return (*sign, "other")
+        usual = self._is_usual(suspect)
+        is_first = all(self._lacks(suspect, bug) or not bug.is_known_of(usual=usual) for bug in near)
+        return (*sign, "usual") if is_first else sign
+
+    def _is_usual(self, suspect: Suspect) -> bool:
+        return self._class_of(suspect) != "extreme"
 
     def _lacks(self, suspect: Suspect, bug: Bug) -> bool:
         """Whether a case lacks something that a bug is known to need: nothing of numbers, which takes long to see."""
