@@ -41,7 +41,7 @@ from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.input_classes import is_usual
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.pool import Pool
+from fuzz.worker.pool import Pool, WorkerTeam
 from fuzz.worker.precompile import Precompiler
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 from fuzz.worker.system import total_memory
@@ -56,6 +56,8 @@ PROCESSORS_PER_WORKER, MEMORY_PER_WORKER = 4, 8 << 30
 plans and triage what disagrees; half of the bytes are that worker's."""
 MOST_WORKERS = 4
 """Workers that a run has at most by default: on a GPU more of them share its memory, and gain little."""
+PROCESSORS_PER_HELPER, MOST_HELPERS = 2, 8
+"""One helper of triage for so many processors that are left by then, and at most so many."""
 
 
 @dataclass
@@ -88,6 +90,19 @@ def usual_workers() -> int:
     return max(1, min(processors // PROCESSORS_PER_WORKER, memory // MEMORY_PER_WORKER, MOST_WORKERS))
 
 
+def usual_helpers(workers: int, backend: str) -> int:
+    """How many helpers triage has beside so many workers: as many as there are processors and memory left for.
+
+    None where each of them would have to load the target anew, nor one alone, beside which nothing would run.
+    """
+    if not BACKENDS[backend].forks_loaded_processes:
+        return 0
+    processors, memory = len(os.sched_getaffinity(0)), total_memory()
+    spare = (processors - workers - 1) // PROCESSORS_PER_HELPER, memory // MEMORY_PER_WORKER - workers
+    most = min(*spare, MOST_HELPERS)
+    return most if most > 1 else 0
+
+
 @dataclass
 class Fuzzer:
     """Fuzzes one target with one backend, and saves what it finds in a corpus folder.
@@ -97,7 +112,8 @@ class Fuzzer:
     too, and in turn with them where `in_turn` says so: by default where the run ends after so many findings, so that it
     runs no case after the last one. `suspects` are cases that run before all others: they ran when an earlier run
     ended, or somebody asks about them; `suspect_oracles` of the sampled oracles examine them. `usual_cases` counts
-    examined cases that are not extreme. `orders` is what is known, and learnt, of the orders of the kernel's programs.
+    examined cases that are not extreme. `helpers` is how many triage has: none where the options say how many workers
+    there are, or cases end the run. `orders` is what is known, and learnt, of the orders of the kernel's programs.
     `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 
@@ -117,6 +133,7 @@ class Fuzzer:
     deadline: Deadline | None = None
     in_turn: bool | None = None
     orders: ProgramOrders = field(default_factory=ProgramOrders)
+    helpers: int = 0
     statistics: RunStatistics = field(default_factory=RunStatistics)
     history: History = field(default_factory=History)
     patterns: PatternCounts = field(default_factory=PatternCounts)
@@ -126,8 +143,11 @@ class Fuzzer:
     _seconds_drawing: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.options.workers is None:
-            self.options = replace(self.options, workers=1 if self.options.cases else usual_workers())
+        if self.options.workers is None and self.options.cases:
+            self.options = replace(self.options, workers=1)
+        elif self.options.workers is None:
+            self.options = replace(self.options, workers=usual_workers())
+            self.helpers = usual_helpers(self.options.workers or 1, self.backend)
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
@@ -150,7 +170,7 @@ class Fuzzer:
             workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline, server=server
         )
         scheduler = self.make_scheduler(deadline)
-        with server, Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
+        with server, self._triage(worker, server) as triage, pool, precompiler, scheduler, rejects:
             pool.backoff.on_lack = triage.backoff.on_lack = self._note_lack
             findings = self.make_handler(triage, known, deadline)
             order = self._order(known, triage, deadline)
@@ -188,6 +208,11 @@ class Fuzzer:
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
         profile = self._profile(pool, triage, queue, server)
         return replace(result, profile=profile, invalid_inputs=rejects.results, loaded_anew=loaded_anew)
+
+    def _triage(self, worker: Worker, server: TargetServer) -> Triage:
+        """Triage with this worker, and with helpers like it where these do not have to load the target anew."""
+        helpers = WorkerTeam(tuple(worker.clone() for _ in range(self.helpers)), lambda: not server.given_up)
+        return Triage(self.target, worker, SAMPLED_ORACLES, helpers=helpers)
 
     def _profile(self, pool: Pool, triage: Triage, queue: TriageQueue, server: TargetServer) -> dict[str, float]:
         """Where the time went: seconds by activity."""

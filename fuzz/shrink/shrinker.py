@@ -20,7 +20,7 @@ ShowsFirst = Callable[[Sequence[Case]], tuple[int, Finding | None]]
 """How many of some cases were tried, in their order, up to the first that still shows the bug, and that finding."""
 
 MOST_TOGETHER, MOST_TOGETHER_ELEMENTS, MOST_TOGETHER_SECONDS = 64, 1 << 12, 1.0
-"""Candidates that are tried together, the elements of the largest of them, and the seconds that they may take."""
+"""Candidates of other values that run together, the elements of the largest of them, and the seconds they may take."""
 PATIENCE = 2.0
 """Seconds that something urgent waits at most before it is asked about."""
 PAUSE = 0.1
@@ -62,9 +62,9 @@ class Shrinker:
 
     Values stay usual where the bug shows with some: beside unusual ones, whose results may be wrong in more ways, a
     smaller size or a simpler option may lead to another bug. `skipped` are values of the battery that are not tried.
-    Candidates that differ in their values alone are tried together where `shows_first` is given: more of them the
-    longer none shows the bug, as far as `seconds_together` allow. The first that does is taken, as it is where they are
-    tried one by one; so are those that could not be tried together.
+    Where `shows_first` is given, one call of it tries several candidates, more the longer none shows the bug: up to
+    `parallel` of any, or up to `together` that differ in their values alone, as many as `seconds_together` allow. The
+    first that does is taken, as it is where they are tried one by one; so are those that it leaves.
     """
 
     target: Target
@@ -74,6 +74,8 @@ class Shrinker:
     budget: Budget
     shows_first: ShowsFirst | None = None
     seconds_together: float = MOST_TOGETHER_SECONDS
+    together: int = MOST_TOGETHER
+    parallel: int = 1
     seen: set[tuple[object, ...]] = field(default_factory=set)
     skipped: frozenset[Recipe] = field(init=False, default=frozenset())
 
@@ -144,25 +146,35 @@ class Shrinker:
     def _take_first(self, candidates: Iterable[Case]) -> bool:
         """Whether one of some candidates still shows the bug; the case moves to the first that does."""
         waiting: list[Case] = []
-        together, most = 1, MOST_TOGETHER if self.shows_first else 1
+        are_alike, count, fitting = True, 1, MOST_TOGETHER
         for candidate in candidates:
             if not self.budget.left(len(waiting)):
                 break
-            if waiting and (len(waiting) >= together or not are_variants(waiting[0], candidate)):
+            joins = are_alike and (not waiting or are_variants(waiting[0], candidate))
+            if waiting and len(waiting) >= self._most_at_once(joins, count, fitting):
                 start = time.monotonic()
                 if self._try(waiting):
                     return True
-                fitting = self.seconds_together * len(waiting) / max(time.monotonic() - start, 1e-9)
-                waiting, together = [], int(max(1, min(2 * together, most, fitting)))
+                if are_alike:
+                    fitting = int(self.seconds_together * len(waiting) / max(time.monotonic() - start, 1e-9))
+                waiting, joins, count = [], True, 2 * count
             waiting.append(candidate)
+            are_alike = joins
         return self._try(waiting)
 
+    def _most_at_once(self, together: bool, count: int, fitting: int) -> int:
+        """How many candidates one call tries, `count` at most; `fitting` at most where they run `together`."""
+        if self.shows_first is None:
+            return 1
+        in_time = max(1, min(fitting, self.together)) if together else 1
+        return min(count, max(in_time, self.parallel))
+
     def _try(self, candidates: Sequence[Case]) -> bool:
-        """Whether one of some candidates still shows the bug; several ones differ in their values alone."""
-        together = self.shows_first if len(candidates) > 1 else None
+        """Whether one of some candidates still shows the bug."""
+        several = self.shows_first if len(candidates) > 1 else None
         while candidates and self.budget.left():
-            tried, finding = together(candidates) if together else (1, self.shows(candidates[0]))
-            together = None
+            tried, finding = several(candidates) if several else (1, self.shows(candidates[0]))
+            several = None
             self.budget.used += tried
             self.seen.update(candidate.key for candidate in candidates[:tried])
             if finding is not None:

@@ -13,10 +13,12 @@ from fuzz.target.spec import Target
 from fuzz.triage.triggers import (
     Agrees,
     Edit,
+    Prefetch,
     Shows,
     drop_launch_option,
     keep_last_call,
     leave_out,
+    no_prefetch,
     set_contiguous,
     set_dtype,
     set_option,
@@ -41,15 +43,22 @@ def never_shows(case: Case) -> bool:
 
 
 def describe_conditions(
-    case: Case, target: Target, agrees: Agrees, *, shows: Shows = never_shows, unshrunk: Case | None = None
+    case: Case,
+    target: Target,
+    agrees: Agrees,
+    *,
+    shows: Shows = never_shows,
+    unshrunk: Case | None = None,
+    prefetch: Prefetch = no_prefetch,
 ) -> tuple[str, ...]:
     """What is off its default in the least case, in words: `only` where every alternative was tried, and agrees.
 
     The least case has the values that show the bug with what it has off its default. An alternative may need others:
     it agrees only where none that `shows` is found among usual ones and those of the unshrunk case.
     """
-    sentences = []
-    for present, alternatives, is_all in _departures(case, target):
+    sentences, departures = [], list(_departures(case, target))
+    prefetch(change(case) for _, alternatives, _ in departures for _, change in alternatives)
+    for present, alternatives, is_all in departures:
         agreeing = [
             name
             for name, change in alternatives

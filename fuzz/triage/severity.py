@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 
 from fuzz.model.case import Case
 from fuzz.model.dims import resolve
@@ -21,7 +21,6 @@ from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
-from fuzz.triage.examiner import HANG_SECONDS
 from fuzz.triage.input_classes import classify, plans
 from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import Triage
@@ -88,10 +87,7 @@ class Grader:
 
     def grade(self, bug: Bug) -> Grade:
         """The severity of a bug, with its typical case."""
-        timeout, worker = self.triage.worker.timeout, self.triage.worker
-        if bug.finding.symptom == "hung":
-            worker.timeout = min(timeout, HANG_SECONDS)
-        try:
+        with self.triage.impatient_for(bug.finding):
             if is_limit(bug.finding, bug.case, self.target):
                 return Grade("low", "extreme", reason="a limit: sizes that need offsets of more than 32 bits")
             if refused := find_refused_dtypes(bug, self.triage):
@@ -105,8 +101,6 @@ class Grader:
             severity, reason = decide_severity(bug, input_class, shared, self.target, tiny=tiny)
             ratio, dtype = (eager.ratio, eager.dtype) if eager else (None, "")
             return Grade(severity, input_class, typical, ratio, dtype, reason)
-        finally:
-            self.triage.worker.timeout = timeout
 
     def grade_for_now(self, bug: Bug) -> Grade | None:
         """The severity of a wrong value by a bug's own inputs, where these are extreme and of few others none shows it.
@@ -133,8 +127,8 @@ class Grader:
     def _find_examples(self, bug: Bug, input_class: str, drawn: Iterator[Case]) -> Iterator[tuple[Case, Case, Finding]]:
         """(plan, its replica, finding) of the cases of a class that show the bug, in the order of the plans drawn."""
         replicas, rejected = 1 if bug.finding.oracle == FAULT.name else self.replicas[input_class], 0
-        for plan in drawn:
-            for number, report in enumerate(self._examine(plan, range(replicas), bug.finding.oracle)):
+        for plan, reports in self._examine_plans(drawn, range(replicas), bug.finding.oracle):
+            for number, report in enumerate(reports):
                 if (finding := find_alike(report, bug)) is None:
                     continue
                 if self.is_own(bug, plan.replica(number), finding):
@@ -162,25 +156,55 @@ class Grader:
                 break
         return Rate(shown, max(runs, 1))
 
+    def _examine_plans(
+        self, drawn: Iterator[Case], numbers: range, oracle: str
+    ) -> Iterator[tuple[Case, Iterator[Report]]]:
+        """Each plan with the reports on some of its replicas: of several plans at a time where there are helpers."""
+        helpers, timeout = self.triage.helpers, self.triage.worker.timeout
+        if not helpers.size:
+            yield from ((plan, self._examine(plan, numbers, oracle)) for plan in drawn)
+            return
+        while some := list(islice(drawn, helpers.size)):
+            self._check_time()
+            small = [len(numbers) * plan.elements() <= GROUP_ELEMENTS for plan in some]
+            requests = [self._request(plan, numbers, oracle) for plan in compress(some, small)]
+            answers = helpers.call(requests, timeout)
+            for plan, is_small in zip(some, small, strict=True):
+                reports = self._reports(next(answers), plan, numbers, oracle) if is_small else None
+                yield plan, reports or self._examine(plan, numbers, oracle)
+
     def _examine(self, plan: Case, numbers: range, oracle: str, together: int = RATE_REPLICAS) -> Iterator[Report]:
         """The reports on replicas of a plan, as many `together` at most as one request may run and has time for."""
-        sampled, left = tuple({oracle} & set(self.triage.sampled)), numbers
-        most = max(1, min(together, GROUP_ELEMENTS // max(plan.elements(), 1)))
+        left, most = numbers, min(together, most_together(plan))
         size = min(FIRST_REPLICAS, most)
         while left:
-            if not self.budget.left():
-                raise OutOfTime
+            self._check_time()
             some, left = left[:size], left[size:]
             start = time.monotonic()
-            answer = self.triage.worker.call(ReplicaGroup(plan.replica(some[0]), (sampled,) * len(some)))
-            if not isinstance(answer, WorkerCrash):
-                yield from answer
-            elif len(some) == 1:
-                yield self.triage.report_of(answer, plan.replica(some[0]))
-            else:
-                yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
+            answer = self.triage.worker.call(self._request(plan, some, oracle))
+            yield from self._reports(answer, plan, some, oracle)
             fitting = REQUEST_SECONDS * len(some) / max(time.monotonic() - start, 1e-9)
             size = int(min(max(fitting, 1), most))
+
+    def _check_time(self) -> None:
+        """Raises OutOfTime where the budget has ended."""
+        if not self.budget.left():
+            raise OutOfTime
+
+    def _request(self, plan: Case, numbers: range, oracle: str) -> ReplicaGroup:
+        """The request to run replicas of a plan together."""
+        return ReplicaGroup(plan.replica(numbers[0]), (self.triage.sampled_of(oracle),) * len(numbers))
+
+    def _reports(
+        self, answer: tuple[Report, ...] | WorkerCrash, plan: Case, numbers: range, oracle: str
+    ) -> Iterator[Report]:
+        """The reports of such a request's answer; where the process ended, those of the replicas one by one."""
+        if not isinstance(answer, WorkerCrash):
+            yield from answer
+        elif len(numbers) == 1:
+            yield self.triage.report_of(answer, plan.replica(numbers[0]))
+        else:
+            yield from (self.triage.examine(plan.replica(number), oracle) for number in numbers)
 
     def _compare_eager(self, bug: Bug, case: Case, finding: Finding) -> EagerDeviation | None:
         """The error of eager PyTorch in a case, where a wrong value of the kernel is the finding."""
@@ -188,6 +212,11 @@ class Grader:
             return None
         answer = self.triage.worker.call(CompareEager(case, finding.call, finding.outputs))
         return answer if isinstance(answer, EagerDeviation) else None
+
+
+def most_together(plan: Case) -> int:
+    """How many replicas of a plan one request may run."""
+    return max(1, GROUP_ELEMENTS // max(plan.elements(), 1))
 
 
 def find_alike(report: Report, bug: Bug) -> Finding | None:

@@ -6,21 +6,20 @@ worker, which is a new process.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding, Subject, Verdict, filing_order
+from fuzz.model.finding import Finding, Verdict, filing_order
 from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
-from fuzz.shrink.shrinker import MOST_TOGETHER_SECONDS, Budget, Shrinker
+from fuzz.shrink.shrinker import MOST_TOGETHER, MOST_TOGETHER_SECONDS, Budget, Shrinker
 from fuzz.triage.bug import SHRINKING, Bug, Example, Origin
 from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.examiner import HANG_SECONDS, Examiner
+from fuzz.triage.tries import Tries
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
 from fuzz.worker.protocol import Adjudicate, Diagnose, Report
 from fuzz.worker.worker import WorkerCrash
@@ -47,27 +46,16 @@ class Triage(Examiner):
         if bug.triggers is None and bug.stateful:
             bug.triggers = (EARLIER_CALLS,)
         if bug.triggers is None:
-            costly = bug.finding.symptom in ("hung", "out-of-memory")
-            how = partial(self._agrees, bug), partial(self._shows, bug)
+            costly, tries = bug.finding.symptom in ("hung", "out-of-memory"), Tries(bug, self)
+            how = tries.agrees, tries.shows, tries.prefetch
             bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, *how, costly=costly)
         return bug.triggers
 
     def keep_triggers_of(self, bug: Bug, other: Bug) -> None:
         """Drops the triggers that the unshrunk case of another bug of the same cause does not need to show that one."""
-        agrees = partial(self._agrees, other)
+        agrees = Tries(other, self).agrees
         needed = (one for one in self.find_triggers(bug) if one.is_needed(other.origin.case, agrees))
         bug.triggers = tuple(needed)
-
-    def _agrees(self, bug: Bug, case: Case) -> bool:
-        """Whether a case is examined and shows nothing of a bug."""
-        return self._shown(bug, case) == frozenset()
-
-    def _shows(self, bug: Bug, case: Case) -> bool:
-        """Whether a case is examined and shows something of a bug."""
-        return bool(self._shown(bug, case))
-
-    def _shown(self, bug: Bug, case: Case) -> frozenset[Subject] | None:
-        return self.shown_subjects(case, bug.sought, bug.rate, clean=bug.needs_clean_workers)
 
     def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle examines it, not only those of its share."""
@@ -125,23 +113,20 @@ class Triage(Examiner):
         bug.cut_off = SHRINKING
         if bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated":
             bug.least = replace(bug.least, verdict=Verdict("pending"))
-        timeout = self.worker.timeout
-        if bug.finding.symptom == "hung":
-            self.worker.timeout = min(timeout, HANG_SECONDS)
-        self._drop_earlier_calls(bug)
-        if not self._shrink_single_call(bug, budget):
-            shrunk = self.run_shrinker(bug, budget)
-            if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
-                shrunk = self.run_shrinker(bug, budget, clean=True)
-            bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
-        cut_off = "" if budget.left() else SHRINKING
-        bug.executions += budget.used
-        lost_calls = bug.stateful and len(bug.case.calls) == 1
-        bug.stateful = bug.stateful and not lost_calls
-        if lost_calls or not bug.rate.certain:
-            rate = self.measure_rate(bug.case, bug.finding, stateful=bug.stateful)
-            bug.rate = rate.at_least_once if rate.disagreements or bug.rate.certain else bug.rate
-        self.worker.timeout = timeout
+        with self.impatient_for(bug.finding):
+            self._drop_earlier_calls(bug)
+            if not self._shrink_single_call(bug, budget):
+                shrunk = self.run_shrinker(bug, budget)
+                if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
+                    shrunk = self.run_shrinker(bug, budget, clean=True)
+                bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
+            cut_off = "" if budget.left() else SHRINKING
+            bug.executions += budget.used
+            lost_calls = bug.stateful and len(bug.case.calls) == 1
+            bug.stateful = bug.stateful and not lost_calls
+            if lost_calls or not bug.rate.certain:
+                rate = self.measure_rate(bug.case, bug.finding, stateful=bug.stateful)
+                bug.rate = rate.at_least_once if rate.disagreements or bug.rate.certain else bug.rate
         bug.cut_off = cut_off
 
     def explain(self, bug: Bug) -> None:
@@ -217,8 +202,10 @@ class Triage(Examiner):
                     answer = self.worker.call(Diagnose(case, bug.case, bug.finding.oracle))
                     diagnosis = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
-        agrees, shows = partial(self._agrees, bug), partial(self._shows, bug)
-        conditions = describe_conditions(bug.case, self.target, agrees, shows=shows, unshrunk=bug.origin.case)
+        tries = Tries(bug, self)
+        conditions = describe_conditions(
+            bug.case, self.target, tries.agrees, shows=tries.shows, unshrunk=bug.origin.case, prefetch=tries.prefetch
+        )
         bug.least = replace(bug.least, diagnosis=(*diagnosis, *conditions))
 
     def _drop_earlier_calls(self, bug: Bug) -> None:
@@ -267,16 +254,20 @@ class Triage(Examiner):
             return next((finding for finding in runs if finding), None)
 
         def reproduce_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
-            own = list(itertools.takewhile(lambda case: not is_other(case), cases))
-            is_alone = len(own) < 2 or len(shrinker.case.calls) > 1
-            return (1, reproduce(cases[0])) if is_alone else self.reproduce_first(own, kept)
+            if len(shrinker.case.calls) > 1:
+                return 1, reproduce(cases[0])
+            own = [number for number, case in enumerate(cases) if not is_other(case)]
+            if not own:
+                return len(cases), None
+            several = [cases[number] for number in own]
+            tried, finding = self.reproduce_first(several, kept) if len(own) > 1 else (1, reproduce(several[0]))
+            return (len(cases) if tried == len(own) and finding is None else own[tried - 1] + 1), finding
 
-        are_alone = (
-            not self.together or clean or tries > 1 or kept.oracle != ACCURACY.name or kept.symptom == "reference"
-        )
+        are_alone = clean or tries > 1 or kept.symptom == "out-of-memory"
         shrinker = Shrinker(
             self.target, bug.case, bug.finding, reproduce, budget, None if are_alone else reproduce_first,
             seconds_together=min(MOST_TOGETHER_SECONDS, TIMEOUT_SHARE * self.worker.timeout),
+            together=MOST_TOGETHER if self.runs_together(kept) else 1, parallel=max(self.helpers.size, 1),
         )  # fmt: skip
         shrinker.run()
         return shrinker

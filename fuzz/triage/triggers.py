@@ -7,7 +7,7 @@ case and the unshrunk one agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -31,6 +31,8 @@ Agrees = Callable[[Case], bool]
 """Whether a case runs, and does not show a bug."""
 Shows = Callable[[Case], bool]
 """Whether a case shows a bug; one that shows another bug instead may neither agree nor show this one."""
+Prefetch = Callable[[Iterable[Case]], None]
+"""Is given the cases of which it may be asked next whether they agree, to try several in parallel."""
 MAX_SIZE, MAX_ELEMENTS = 256, 1 << 16
 """The largest size of a dim, and the elements of the largest case, that are tried in search of triggers."""
 MAX_EDITED = 1 << 18
@@ -66,8 +68,19 @@ def all_hold(triggers: Sequence[Trigger], case: Case) -> bool:
     return bool(triggers) and all(trigger.holds(case) for trigger in triggers)
 
 
+def no_prefetch(cases: Iterable[Case]) -> None:
+    """Draws no case: each is tried when it is asked about."""
+
+
 def find_triggers(
-    least: Case, unshrunk: Case, target: Target, agrees: Agrees, shows: Shows, *, costly: bool
+    least: Case,
+    unshrunk: Case,
+    target: Target,
+    agrees: Agrees,
+    shows: Shows,
+    prefetch: Prefetch = no_prefetch,
+    *,
+    costly: bool,
 ) -> tuple[Trigger, ...]:
     """The triggers of the bug that two cases show. Where a run is `costly`, only departures from defaults are tried.
 
@@ -76,6 +89,7 @@ def find_triggers(
     if len(least.calls) > 1:
         found = [EARLIER_CALLS] if EARLIER_CALLS.is_needed(least, agrees) else []
     else:
+        prefetch(_edited(least, target, costly=costly))
         found = [trigger for trigger in departures(least, target, shows) if trigger.is_needed(least, agrees)]
         if not costly:
             for dim in target.sizes:
@@ -83,8 +97,27 @@ def find_triggers(
                 found += [one for one in candidates if one.is_needed(unshrunk, agrees)][:1]
             found += [one for name in least.last.tensors for one in _value_triggers(least, name, target, agrees)]
     if unshrunk.key != least.key:
+        prefetch(edited for trigger in found if (edited := trigger.edit(unshrunk)).key != unshrunk.key)
         found = [trigger for trigger in found if trigger.is_needed(unshrunk, agrees)]
     return tuple(found)
+
+
+def _edited(least: Case, target: Target, *, costly: bool) -> Iterator[Case]:
+    """A least case of one call as each candidate edits it, where that changes it."""
+    edited = [trigger.edit(least) for trigger in departures(least, target)]
+    if not costly:
+        edited += [
+            with_size(target, dim.name, (size,), least)
+            for dim in target.sizes
+            for size in _sizes_to_try(least, target, dim)
+        ]
+        edited += [
+            edit_values(name, change, least)
+            for name in least.last.tensors
+            for edits in _value_edits(least, name, target).values()
+            for change in edits
+        ]
+    yield from (case for case in edited if case.key != least.key)
 
 
 def departures(case: Case, target: Target, shows: Shows = lambda case: True) -> Iterator[Trigger]:

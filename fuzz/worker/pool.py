@@ -1,10 +1,10 @@
-"""Examines a stream of replica groups with several workers; reports come in the order of the groups."""
+"""Has several workers answer at the same time; responses come in the order of the requests."""
 
 from __future__ import annotations
 
 import select
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,10 @@ MOST_AHEAD = 1024
 
 @dataclass
 class Pool:
-    """Workers with one handler and configuration, started when the first groups come.
+    """Examines a stream of replica groups; reports come in the order of the groups.
 
-    A group of which a replica could not run is examined again, as `backoff` says.
+    Its workers, of one handler and configuration, are started when the first groups come. A group of which a replica
+    could not run is examined again, as `backoff` says.
     """
 
     handler: str
@@ -134,6 +135,62 @@ class Pool:
                 if response.not_run:
                     break
         return tuple(reports)
+
+
+def always() -> bool:
+    return True
+
+
+@dataclass
+class WorkerTeam:
+    """Workers of one configuration, each started with the first request that it gets; there may be none.
+
+    None is asked where `is_usable` says so. A call may begin while another one goes on. What a caller does not wait for
+    any more is dropped when it has come: its worker is busy until then.
+    """
+
+    workers: tuple[Worker, ...] = ()
+    is_usable: Callable[[], bool] = always
+    _awaited: dict[int, tuple[dict[int, Any], int]] = field(default_factory=dict)
+    """By worker, the responses of the call whose request it is at, and that request's number there."""
+
+    @property
+    def size(self) -> int:
+        """How many workers may be asked."""
+        return len(self.workers) if self.is_usable() else 0
+
+    def call(self, requests: Sequence[Any], timeout: float) -> Iterator[Any]:
+        """The response to each request, or a WorkerCrash, in their order; `timeout` limits the seconds of each.
+
+        Raises OutOfTime after the deadline.
+        """
+        assert self.workers or not requests
+        waiting, responses = deque(enumerate(requests)), dict[int, Any]()
+        for number in range(len(requests)):
+            while number not in responses:
+                for worker in self.workers:
+                    if waiting and not worker.pending:
+                        index, request = waiting.popleft()
+                        self._awaited[id(worker)] = responses, index
+                        worker.timeout = timeout
+                        worker.submit(request)
+                self._collect()
+            yield responses.pop(number)
+
+    def _collect(self) -> None:
+        """Waits a moment for a response, and gives it to the call that has asked for it."""
+        busy = [worker for worker in self.workers if worker.pending]
+        ready = wait_for_response(busy, POLL_SECONDS)
+        # Where none is ready each is asked: it looks at its deadline, and at a process that does not end.
+        for worker in [ready] if ready is not None else busy:
+            if (answered := worker.receive(0)) is not None:
+                responses, number = self._awaited.pop(id(worker))
+                responses[number] = answered[1]
+
+    def stop(self) -> None:
+        """Ends their processes, and drops what they were at."""
+        for worker in self.workers:
+            worker.stop()
 
 
 def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:

@@ -22,6 +22,8 @@ from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
 from fuzz.worker.deadline import Deadline, OutOfTime
+from fuzz.worker.pool import WorkerTeam
+from fuzz.worker.worker import Worker
 
 HANGS = """
 import os
@@ -259,3 +261,43 @@ def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_
     for backend in ("cpu", "cuda"):
         fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
         assert fuzzer.options.workers == workers
+
+
+@pytest.mark.parametrize(
+    ("asked", "cases", "processors", "gibibytes", "helpers"),
+    [
+        (None, None, 128, 128, 8), (None, None, 16, 128, 5), (None, None, 8, 64, 2), (None, None, 6, 64, 2),
+        (None, None, 5, 64, 0), (None, None, 2, 64, 0), (None, None, 16, 40, 0), (None, None, 16, 48, 2),
+        (None, 100, 16, 128, 0), (1, None, 16, 128, 0),
+    ],
+)  # fmt: skip
+def test_triage_has_helpers_where_time_ends_a_run_and_processors_are_left(
+    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, gibibytes: int, helpers: int
+) -> None:
+    """Not one alone, and none where each would load the target anew."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
+    monkeypatch.setattr("fuzz.run.fuzzer.total_memory", lambda: gibibytes << 30)
+    options = RunOptions("gelu_bw", cases=cases, workers=asked)
+    for backend, count in (("cpu", helpers), ("cuda", 0)):
+        assert Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {}).helpers == count
+
+
+def test_a_run_with_helpers_stops_them_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are forked as the other workers are, so that they do not load the target again."""
+    path, log = tmp_path / "counted.py", tmp_path / "log"
+    path.write_text(COUNTED.format(log=str(log)))
+    monkeypatch.setattr("fuzz.run.fuzzer.usual_helpers", lambda workers, backend: 2)
+    options = RunOptions(str(path), engine="random", seconds=60.0, max_findings=1)
+    target, made = load(str(path)), list[Worker]()
+    fuzzer = Fuzzer(options, target, "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False)
+
+    def stop(team: WorkerTeam) -> None:
+        made.extend(team.workers)
+        assert any(worker.process is not None for worker in team.workers), "they were asked"
+        stop_all(team)
+
+    stop_all = WorkerTeam.stop
+    monkeypatch.setattr(WorkerTeam, "stop", stop)
+    assert fuzzer.run().bugs
+    assert len(made) == 2 and all(worker.process is None for worker in made)
+    assert len(log.read_text().split()) == 2

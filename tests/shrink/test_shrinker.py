@@ -18,7 +18,7 @@ from fuzz.search.engines import RandomEngine
 from fuzz.shrink import shrinker
 from fuzz.shrink.passes.dims import BATTERY, USUAL, all_contiguous, fill
 from fuzz.shrink.passes.values import write_out_small
-from fuzz.shrink.shrinker import Budget, Shrinker, are_variants
+from fuzz.shrink.shrinker import MOST_TOGETHER, Budget, Shrinker, are_variants
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
 
@@ -80,6 +80,10 @@ PREDICATES = [
 ]
 
 
+SEVERAL_STRUCTURES = (wide, strided, two_rows)
+"""Those of which passes have several candidates of other structures that agree, one after the other."""
+
+
 @pytest.mark.parametrize(("name", "predicate", "dims"), PREDICATES, ids=lambda value: getattr(value, "__name__", ""))
 def test_every_start_ends_in_the_same_case(name: str, predicate: Callable[[Case], bool], dims: dict[str, int]) -> None:
     target = load(name)
@@ -115,6 +119,31 @@ def test_candidates_that_are_tried_together_lead_where_they_lead_one_by_one(
         assert together.budget.used == alone.budget.used
         assert together.seen == alone.seen
         assert requests or predicate is not deep_negative
+
+
+@pytest.mark.parametrize("together", [1, MOST_TOGETHER])
+@pytest.mark.parametrize(("name", "predicate", "dims"), PREDICATES, ids=lambda value: getattr(value, "__name__", ""))
+def test_candidates_that_are_tried_in_parallel_lead_where_they_lead_one_by_one(
+    name: str, predicate: Callable[[Case], bool], dims: dict[str, int], together: int
+) -> None:
+    """By as many executions, whatever they differ in; more than there is room for only where their values alone do."""
+    target, requests = load(name), list[tuple[int, bool]]()
+
+    def shows_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
+        requests.append((len(cases), all(are_variants(cases[0], case) for case in cases)))
+        number = next((number for number, case in enumerate(cases, 1) if predicate(case)), None)
+        return (len(cases), None) if number is None else (number, FOUND)
+
+    for start in starting(target, predicate, 2):
+        alone, beside = shrunk(target, start, predicate), Budget()
+        how = Shrinker(
+            target, start, FOUND, lambda one: FOUND if predicate(one) else None, beside, shows_first,
+            together=together, parallel=3,
+        )  # fmt: skip
+        assert how.run().key == alone.case.key
+        assert beside.used == alone.budget.used and how.seen == alone.seen
+    assert any(count > 1 and not variants for count, variants in requests) or predicate not in SEVERAL_STRUCTURES
+    assert all(count <= 3 for count, variants in requests if together == 1 or not variants)
 
 
 def test_what_could_not_be_tried_together_is_tried_one_by_one() -> None:
@@ -156,6 +185,24 @@ def test_no_more_are_tried_together_than_a_second_allows(
     start = write_out_small(next(case for case in starting(target, wide, 9) if case.last.dims["N"] < 9))
     Shrinker(target, start, FOUND, shows, Budget(seconds=1e9), shows_first).run()
     assert max(requests[2:]) == most or most == 64 and max(requests) > 32
+
+
+def test_what_takes_long_alone_is_tried_in_parallel_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, now, requests = load("gelu_bw"), 0.0, list[int]()
+    monkeypatch.setattr(shrinker, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def shows_first(cases: Sequence[Case]) -> tuple[int, Finding | None]:
+        nonlocal now
+        now += 3.0
+        requests.append(len(cases))
+        return len(cases), None
+
+    def shows(case: Case) -> None:
+        shows_first([case])
+
+    start = next(iter(starting(target, wide, 1)))
+    Shrinker(target, start, FOUND, shows, Budget(seconds=1e9), shows_first, together=1, parallel=4).run()
+    assert max(requests) == 4
 
 
 def test_options_that_are_equal_as_numbers_only_are_not_tried_together(two_cases: tuple[Case, Case]) -> None:

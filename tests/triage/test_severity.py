@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +27,11 @@ from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.execution.examination import Examination
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
+from fuzz.triage import severity
 from fuzz.triage.bug import Bug
-from fuzz.triage.severity import GRADING, decide_severity, grade_bug, is_limit
+from fuzz.triage.severity import GRADING, GROUP_ELEMENTS, decide_severity, grade_bug, is_limit
 from fuzz.worker.deadline import OutOfTime
+from fuzz.worker.pool import WorkerTeam
 from fuzz.worker.protocol import MOST_DISAGREEING, CompareEager, EagerDeviation, Examine, ReplicaGroup, Report
 
 M, N = size("M", 1, 4096), size("N", 1, 8192)
@@ -66,6 +69,13 @@ class FakeTriage:
     sampled: tuple[str, ...] = ()
     timeout: float = 30.0
     draws: list[Case] = field(default_factory=list)
+    helpers: WorkerTeam = field(default_factory=WorkerTeam)
+
+    def sampled_of(self, oracle: str) -> tuple[str, ...]:
+        return self.sampled
+
+    def impatient_for(self, finding: Finding) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @property
     def worker(self) -> FakeTriage:
@@ -463,3 +473,47 @@ def test_a_wrong_reference_is_low_whatever_shows_it_and_without_a_grade(symptom:
     grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
     assert bug.grade and (bug.grade.severity, bug.grade.input_class) == ("low", "ordinary")
     assert "the kernel right" in bug.grade.reason
+
+
+class Helpers(WorkerTeam):
+    """As many helpers as are given, which answer as a worker does."""
+
+    def __init__(self, triage: FakeTriage, count: int) -> None:
+        super().__init__((triage,) * count)  # type: ignore[arg-type]
+        self.groups: list[int] = []
+
+    def call(self, requests: Sequence[Any], timeout: float) -> Iterator[Any]:
+        assert timeout == self.workers[0].timeout
+        self.groups.append(len(requests))
+        return map(self.workers[0].call, requests)
+
+
+@pytest.mark.parametrize("most", [GROUP_ELEMENTS, 1])
+@pytest.mark.parametrize("shown", [lambda case: largest(case) > 60, lambda case: False, lambda case: True])
+def test_a_grade_is_the_same_where_helpers_examine_several_plans_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, shown: Callable[[Case], bool], most: int
+) -> None:
+    """Those of which one request runs no three replicas are left to the worker."""
+
+    def shows(case: Case) -> Finding | None:
+        return wrong() if shown(case) else None
+
+    monkeypatch.setattr(severity, "GROUP_ELEMENTS", most)
+    case, kernel = case_of(), made()
+    alone, beside = FakeTriage(kernel, shows), FakeTriage(kernel, shows)
+    helpers = beside.helpers = Helpers(beside, 3)
+    bugs = [make_bug(case, finding=wrong()) for _ in range(2)]
+    for bug, fake in zip(bugs, (alone, beside), strict=True):
+        grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
+    assert bugs[0].grade == bugs[1].grade
+    assert alone.draws == beside.draws
+    assert most == 1 or max(helpers.groups) == 3
+
+
+def test_time_is_looked_at_before_helpers_are_asked_for_more() -> None:
+    fake = FakeTriage(made(), lambda case: None)
+    helpers = fake.helpers = Helpers(fake, 3)
+    budget = Budget(executions=0)
+    with pytest.raises(OutOfTime):
+        grade_bug(make_bug(case_of(), finding=wrong()), fake, budget)  # type: ignore[arg-type]
+    assert helpers.groups == []

@@ -13,13 +13,14 @@ from dataclasses import replace
 import pytest
 
 from fuzz.model.case import Case
-from fuzz.model.outcome import Died
+from fuzz.model.outcome import Died, Hung
 from fuzz.worker import retry_backoff
-from fuzz.worker.pool import QUEUE_DEPTH, Pool
+from fuzz.worker.deadline import Deadline, OutOfTime
+from fuzz.worker.pool import QUEUE_DEPTH, Pool, WorkerTeam
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 from fuzz.worker.retry_backoff import RetryBackoff
 from fuzz.worker.system import resident
-from fuzz.worker.worker import WorkerCrash
+from fuzz.worker.worker import Worker, WorkerCrash
 
 HANDLER = f"{__name__}:make_handler"
 
@@ -43,6 +44,9 @@ def make_handler(config: object) -> Callable[[Examine | ReplicaGroup], Report | 
         if action == "hang":
             while True:
                 pass
+        if action == "stop":
+            os.kill(os.getppid(), signal.SIGSTOP)
+            time.sleep(600)
         if action == "slow":
             time.sleep(0.2)
         if action.startswith("short"):
@@ -184,3 +188,66 @@ def test_the_tries_of_one_stream_are_not_counted_in_the_next(case: Case, monkeyp
     with pool(1) as workers:
         streams = [list(workers.examine(iter([group(case, "short2", index)]))) for index in range(3)]
     assert [report.outcome for ((_, (report,)),) in streams] == ["0", "1", "2"]
+
+
+@pytest.fixture
+def team() -> Iterator[WorkerTeam]:
+    made = WorkerTeam(tuple(Worker(HANDLER, None, 8 << 30, 20.0) for _ in range(3)))
+    yield made
+    made.stop()
+
+
+def asked(case: Case, *actions: str) -> list[Examine]:
+    return [Examine(case, (action, str(number))) for number, action in enumerate(actions)]
+
+
+def test_a_team_answers_in_the_order_of_the_requests_by_several_processes(case: Case, team: WorkerTeam) -> None:
+    answers = list(team.call(asked(case, "slow", *["echo"] * 8, "slow"), 20.0))
+    assert [answer.outcome for answer in answers] == [str(number) for number in range(10)]
+    assert len({answer.examined for answer in answers}) > 1
+
+
+def test_a_team_reports_a_death_and_a_hang_in_their_place(case: Case, team: WorkerTeam) -> None:
+    """What is asked next is answered, by new processes."""
+    first, died, hung, last = team.call(asked(case, "echo", "segfault", "hang", "echo"), 0.5)
+    assert (first.outcome, last.outcome) == ("0", "3")
+    assert isinstance(died, WorkerCrash) and died.outcome == Died("SIGSEGV")
+    assert isinstance(hung, WorkerCrash) and hung.outcome == Hung(0.5)
+    assert [answer.outcome for answer in team.call(asked(case, *["echo"] * 4), 20.0)] == ["0", "1", "2", "3"]
+
+
+def test_what_nobody_waits_for_any_more_is_dropped(case: Case, team: WorkerTeam) -> None:
+    """It answers no later request."""
+    for _ in range(3):
+        answers = team.call(asked(case, "echo", "slow", "segfault", "slow"), 20.0)
+        assert next(answers).outcome == "0"
+        answers.close()  # type: ignore[attr-defined]
+    again = [Examine(case, ("slow", f"again {number}")) for number in range(6)]
+    assert [answer.outcome for answer in team.call(again, 20.0)] == [f"again {number}" for number in range(6)]
+
+
+def test_a_call_of_a_team_goes_on_after_one_that_began_meanwhile(case: Case, team: WorkerTeam) -> None:
+    outer = team.call(asked(case, "echo", "slow", "slow", "echo", "slow", "echo"), 20.0)
+    assert next(outer).outcome == "0"
+    inner = [Examine(case, ("slow", f"inner {number}")) for number in range(4)]
+    assert [answer.outcome for answer in team.call(inner, 20.0)] == [f"inner {number}" for number in range(4)]
+    assert [answer.outcome for answer in outer] == ["1", "2", "3", "4", "5"]
+
+
+def test_a_team_that_is_not_usable_has_no_size() -> None:
+    workers = tuple(Worker(HANDLER, None, 8 << 30, 20.0) for _ in range(2))
+    assert [WorkerTeam(workers, lambda: usable).size for usable in (True, False)] == [2, 0]  # noqa: B023
+    assert WorkerTeam().size == 0 and list(WorkerTeam().call([], 1.0)) == []
+
+
+def test_a_team_gives_up_at_the_deadline_whatever_its_workers_do(case: Case) -> None:
+    """Also where one can be neither read nor killed: its supervisor was stopped."""
+    deadline = Deadline()
+    team = WorkerTeam((Worker(HANDLER, None, 8 << 30, 60.0, deadline=deadline),))
+    try:
+        answers = team.call(asked(case, "stop", "echo"), 60.0)
+        deadline.end = time.monotonic() + 1.0
+        with pytest.raises(OutOfTime):
+            next(answers)
+    finally:
+        team.stop()
