@@ -145,8 +145,8 @@ def always() -> bool:
 class WorkerTeam:
     """Workers of one configuration, each started with the first request that it gets; there may be none.
 
-    None is asked where `is_usable` says so. A call may begin while another one goes on. What a caller does not wait for
-    any more is dropped when it has come: its worker is busy until then.
+    They count only while `is_usable`. A call may begin while another one goes on. What a caller does not wait for any
+    more is dropped when it has come: its worker is busy until then.
     """
 
     workers: tuple[Worker, ...] = ()
