@@ -51,7 +51,7 @@ class Tries:
             return
         drawn = (case for case in cases if not has_one_layout(case, sought))
         while some := {key_of(case): case for case in islice(drawn, AT_A_TIME * helpers.size)}:
-            fresh = {key: case for key, case in some.items() if key not in self.shown | self.answers}
+            fresh = {key: case for key, case in some.items() if not (key in self.shown or key in self.answers)}
             with self.examiner.impatient_for(sought):
                 answers = self.examiner.ask_helpers([*fresh.values()], sought.oracle)
                 self.answers |= dict(zip(fresh, answers, strict=True))

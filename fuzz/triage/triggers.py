@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -104,20 +105,21 @@ def find_triggers(
 
 def _edited(least: Case, target: Target, *, costly: bool) -> Iterator[Case]:
     """A least case of one call as each candidate edits it, where that changes it."""
-    edited = [trigger.edit(least) for trigger in departures(least, target)]
+    edits: Iterator[Edit] = (trigger.edit for trigger in departures(least, target))
     if not costly:
-        edited += [
-            with_size(target, dim.name, (size,), least)
+        sizes = (
+            partial(with_size, target, dim.name, (size,))
             for dim in target.sizes
             for size in _sizes_to_try(least, target, dim)
-        ]
-        edited += [
-            edit_values(name, change, least)
+        )
+        values = (
+            partial(edit_values, name, change)
             for name in least.last.tensors
-            for edits in _value_edits(least, name, target).values()
-            for change in edits
-        ]
-    yield from (case for case in edited if case.key != least.key)
+            for changes in _value_edits(least, name, target).values()
+            for change in changes
+        )
+        edits = chain(edits, sizes, values)
+    yield from (case for case in (change(least) for change in edits) if case.key != least.key)
 
 
 def departures(case: Case, target: Target, shows: Shows = lambda case: True) -> Iterator[Trigger]:
