@@ -166,7 +166,6 @@ def test_each_of_two_bugs_may_be_ruled_out_by_something_else(two_cases: tuple[Ca
     bugs[1].triggers = tuple(one for one in departures(needed, layernorm) if one.edit(usual).key == usual.key)
     assert bugs[1].triggers
     order = TriagePriority(layernorm, bugs=bugs)
-    order.counts.update([("seen",)])
     order.choose([Suspect(0, bugs[0].case, (FLOOD,), ())], False)
     assert order.choose([], True) is None
     assert order.has_news([Suspect(1, usual, (FLOOD,), ())])

@@ -236,7 +236,7 @@ def test_a_call_of_a_team_goes_on_after_one_that_began_meanwhile(case: Case, tea
 
 def test_a_team_that_is_not_usable_has_no_size() -> None:
     workers = tuple(Worker(HANDLER, None, 8 << 30, 20.0) for _ in range(2))
-    assert [WorkerTeam(workers, lambda: usable).size for usable in (True, False)] == [2, 0]  # noqa: B023
+    assert [WorkerTeam(workers, is_usable).size for is_usable in (lambda: True, lambda: False)] == [2, 0]
     assert WorkerTeam().size == 0 and list(WorkerTeam().call([], 1.0)) == []
 
 

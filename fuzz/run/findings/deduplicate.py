@@ -205,9 +205,9 @@ class Attribution:
 
     def is_near_postponed(self, case: Case, finding: Finding) -> bool:
         """Whether more will be known about what explains a case's finding, once a bug with its subjects is shrunk."""
-        near = [bug for bug in self.bugs if bug.is_postponed and bug.subjects & finding.subjects]
-        usual = bool(near) and is_usual(case, self.target)
-        return any(bug.is_known_of(usual=usual) for bug in near)
+        postponed = [bug for bug in self.bugs if bug.is_postponed]
+        usual = bool(postponed) and is_usual(case, self.target)
+        return any(bug.is_postponed_with(finding, usual=usual) for bug in postponed)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

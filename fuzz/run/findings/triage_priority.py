@@ -73,14 +73,15 @@ class TriagePriority:
         self.bugs = bugs
         for bug in bugs:
             input_class = classify_drawn(bug.case, self.target)
-            bug.shown_by_usual |= {input_class, bug.grade.input_class if bug.grade else "extreme"} != {"extreme"}
+            graded = [bug.grade.input_class] if bug.grade else []
+            bug.shown_by_usual |= any(shown != "extreme" for shown in (input_class, *graded))
             for finding in (bug.finding, *bug.least.also):
                 self.counts.update(signs(sign_of(finding), finding, input_class))
 
     def has_news(self, waiting: Sequence[Suspect]) -> bool:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
-        is_new = any(not (self._often(*one)[0] or self._current & one[1].subjects) for one in findings)
+        is_new = any(not (self._count(self._sign(*one), *one) or self._current & one[1].subjects) for one in findings)
         return is_new and self.deadline.seconds_left >= self.reserve
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
@@ -137,13 +138,11 @@ class TriagePriority:
     def _sign(self, suspect: Suspect, finding: Finding) -> Sign:
         sign = sign_of(finding)
         near = [bug for bug in tuple(self.bugs) if bug.subjects & finding.subjects]
-        if not near:
-            return sign
-        if all(self._lacks(suspect, bug) for bug in near):
-            return (*sign, "other")
+        fitting = [bug for bug in near if not self._lacks(suspect, bug)]
+        if not near or not fitting:
+            return (*sign, "other") if near else sign
         usual = self._is_usual(suspect)
-        is_first = all(self._lacks(suspect, bug) or not bug.is_known_of(usual=usual) for bug in near)
-        return (*sign, "usual") if is_first else sign
+        return sign if any(bug.is_known_of(usual=usual) for bug in fitting) else (*sign, "usual")
 
     def _is_usual(self, suspect: Suspect) -> bool:
         return self._class_of(suspect) != "extreme"
