@@ -90,16 +90,17 @@ def usual_workers() -> int:
     return max(1, min(processors // PROCESSORS_PER_WORKER, memory // MEMORY_PER_WORKER, MOST_WORKERS))
 
 
-def usual_helpers(workers: int, backend: str) -> int:
+def usual_helpers(workers: int, backend: str, memory_limit: int) -> int:
     """How many helpers triage has beside so many workers: as many as there are processors and memory left for.
 
-    None where each of them would have to load the target anew, nor one alone, beside which nothing would run.
+    Each of all these processes may have so many bytes of memory; 0 says no more than they usually need. None where each
+    helper would have to load the target anew, nor one alone, beside which nothing would run.
     """
     if not BACKENDS[backend].forks_loaded_processes:
         return 0
     processors, memory = len(os.sched_getaffinity(0)), total_memory()
-    spare = (processors - workers - 1) // PROCESSORS_PER_HELPER, memory // MEMORY_PER_WORKER - workers
-    most = min(*spare, MOST_HELPERS)
+    fitting = memory // max(MEMORY_PER_WORKER, memory_limit) - workers
+    most = min((processors - workers - 1) // PROCESSORS_PER_HELPER, fitting, MOST_HELPERS)
     return most if most > 1 else 0
 
 
@@ -147,7 +148,7 @@ class Fuzzer:
             self.options = replace(self.options, workers=1)
         elif self.options.workers is None:
             self.options = replace(self.options, workers=usual_workers())
-            self.helpers = usual_helpers(self.options.workers or 1, self.backend)
+            self.helpers = usual_helpers(self.options.workers or 1, self.backend, self.options.memory)
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.

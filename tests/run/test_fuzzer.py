@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Semaphore
 from types import SimpleNamespace
@@ -245,6 +246,17 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
     assert this == os.getpid() and len(servers) == 1
 
 
+@pytest.fixture
+def set_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Sets how many processors and GiB of memory a machine seems to have."""
+
+    def set_numbers(processors: int, gibibytes: int) -> None:
+        monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
+        monkeypatch.setattr("fuzz.run.fuzzer.total_memory", lambda: gibibytes << 30)
+
+    return set_numbers
+
+
 @pytest.mark.parametrize(
     ("asked", "cases", "processors", "gibibytes", "workers"),
     [
@@ -253,10 +265,14 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
     ],
 )  # fmt: skip
 def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_it(
-    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, gibibytes: int, workers: int
+    set_machine: Callable[[int, int], None],
+    asked: int | None,
+    cases: int | None,
+    processors: int,
+    gibibytes: int,
+    workers: int,
 ) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
-    monkeypatch.setattr("fuzz.run.fuzzer.total_memory", lambda: gibibytes << 30)
+    set_machine(processors, gibibytes)
     options = RunOptions("gelu_bw", cases=cases, workers=asked)
     for backend in ("cpu", "cuda"):
         fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
@@ -264,20 +280,19 @@ def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_
 
 
 @pytest.mark.parametrize(
-    ("asked", "cases", "processors", "gibibytes", "helpers"),
+    ("asked", "processors", "gibibytes", "helpers"),
     [
-        (None, None, 128, 128, 8), (None, None, 16, 128, 5), (None, None, 8, 64, 2), (None, None, 6, 64, 2),
-        (None, None, 5, 64, 0), (None, None, 2, 64, 0), (None, None, 16, 40, 0), (None, None, 16, 48, 2),
-        (None, 100, 16, 128, 0), (1, None, 16, 128, 0),
+        ({}, 128, 128, 8), ({}, 16, 128, 5), ({}, 8, 64, 2), ({}, 6, 64, 2), ({}, 5, 64, 0), ({}, 2, 64, 0),
+        ({}, 16, 40, 0), ({}, 16, 48, 2), ({"cases": 100}, 16, 128, 0), ({"workers": 1}, 16, 128, 0),
+        ({"memory": 16 << 30}, 16, 128, 4), ({"memory": 1 << 30}, 16, 48, 2), ({"memory": 64 << 30}, 16, 128, 0),
     ],
 )  # fmt: skip
-def test_triage_has_helpers_where_time_ends_a_run_and_processors_are_left(
-    monkeypatch: pytest.MonkeyPatch, asked: int | None, cases: int | None, processors: int, gibibytes: int, helpers: int
+def test_triage_has_helpers_where_time_ends_a_run_and_processors_and_memory_are_left(
+    set_machine: Callable[[int, int], None], asked: dict[str, int], processors: int, gibibytes: int, helpers: int
 ) -> None:
     """Not one alone, and none where each would load the target anew."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(processors)))
-    monkeypatch.setattr("fuzz.run.fuzzer.total_memory", lambda: gibibytes << 30)
-    options = RunOptions("gelu_bw", cases=cases, workers=asked)
+    set_machine(processors, gibibytes)
+    options = RunOptions("gelu_bw", **asked)
     for backend, count in (("cpu", helpers), ("cuda", 0)):
         assert Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {}).helpers == count
 
@@ -286,7 +301,7 @@ def test_a_run_with_helpers_stops_them_at_its_end(tmp_path: Path, monkeypatch: p
     """They are forked as the other workers are, so that they do not load the target again."""
     path, log = tmp_path / "counted.py", tmp_path / "log"
     path.write_text(COUNTED.format(log=str(log)))
-    monkeypatch.setattr("fuzz.run.fuzzer.usual_helpers", lambda workers, backend: 2)
+    monkeypatch.setattr("fuzz.run.fuzzer.usual_helpers", lambda workers, backend, memory_limit: 2)
     options = RunOptions(str(path), engine="random", seconds=60.0, max_findings=1)
     target, made = load(str(path)), list[Worker]()
     fuzzer = Fuzzer(options, target, "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False)
