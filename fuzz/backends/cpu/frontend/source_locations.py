@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 from fuzz.backends.cpu.frontend.ir import SourceLocation
 
@@ -17,6 +18,13 @@ MAX_DEPTH = 128
 """Locations inside each other; what lies deeper is unknown."""
 Found = tuple[SourceLocation | None, SourceLocation | None]
 """The innermost source line outside Triton's own library, and the innermost of all."""
+
+
+@lru_cache(maxsize=1 << 12)
+def line_of(file: str, line: str) -> Found:
+    """What a file and a line say: specialisations of a kernel name the same ones."""
+    location = SourceLocation(file, int(line))
+    return None if LIBRARY in file else location, location
 
 
 class SourceLocations:
@@ -41,8 +49,7 @@ class SourceLocations:
 
     def find_in(self, text: str, depth: int) -> Found:
         if match := FILE.match(text):
-            location = SourceLocation(match[1], int(match[2]))
-            return None if LIBRARY in location.file else location, location
+            return line_of(match[1], match[2])
         own = innermost = None
         for part in self.parts(text):
             found = self.find(part.strip(), depth)
