@@ -3,7 +3,8 @@
 With `PATCHES` one MLIR context, with its dialects, serves many kernels, the files of the cache are written without a
 folder for each and found by one look at their folder, and functions of equal parameters share the Python code that
 binds their arguments. Of a function that is defined again and again, as inside of a test, the lines are searched for
-and parsed once, and the signature is made once. What is compiled, what is cached and under which hash stays the same.
+and parsed once, and the signature is made once. What is compiled, what is cached and under which hash stays the
+same, but for IR that is `Unwritten`.
 """
 
 from __future__ import annotations
@@ -65,14 +66,27 @@ class SharedContext(threading.local):
 shared_context = SharedContext()
 
 
+class Unwritten:
+    """The IR of a kernel that is not written into the cache: to print it takes longer than to write all files."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+
 def put(manager: FileCacheManager, data: Any, filename: str, binary: bool = True) -> str:
-    """Writes a file of the cache; others see all of it or nothing."""
+    """Writes a file of the cache, and gives its path; others see all of it or nothing. What is `Unwritten` is not."""
     if not manager.cache_dir or manager.lock_path is None:
         return str(put_through_folder(manager, data, filename, binary))
     path: str = manager._make_path(filename)
-    # Whoever bounds the cache may have removed the folder, which was empty while the kernel was compiled.
-    os.makedirs(manager.cache_dir, exist_ok=True)
-    replace_file(Path(path), data if isinstance(data, bytes) else str(data).encode())
+    if isinstance(data, Unwritten):
+        return path
+    content = data if isinstance(data, bytes) else str(data).encode()
+    try:
+        replace_file(Path(path), content)
+    except FileNotFoundError:
+        # Whoever bounds the cache has removed the folder, which was empty while the kernel was compiled.
+        os.makedirs(manager.cache_dir, exist_ok=True)
+        replace_file(Path(path), content)
     return path
 
 

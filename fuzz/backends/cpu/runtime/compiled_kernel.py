@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import CompiledKernel
+from triton.compiler.compiler import ASTSource, CompiledKernel
 
 from fuzz.backends.cpu.compilers.kernel_text import KernelText
 from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits, with_gpu_sizes
 from fuzz.backends.cpu.runtime.launcher import Launcher
-from fuzz.backends.cpu.runtime.triton_backend import TARGET
+from fuzz.backends.cpu.runtime.triton_backend import TARGET, make_ir
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
@@ -65,7 +65,7 @@ def read(kernel: CompiledKernel, src: Any, metadata_group: Mapping[str, str], ha
     kernel.metadata = metadata_class(tuple(sorted(metadata)))(**metadata | {"target": target})
     kernel.packed_metadata = kernel.metadata
     kernel.src, kernel.hash, kernel.name = src, hash, kernel.metadata.name
-    kernel.metadata_group = metadata_group
+    kernel.metadata_group = {name: path for name, path in metadata_group.items() if not name.endswith(".source")}
     kernel.kernel = KernelText(kernel.metadata.c_digest, kernel.metadata.c_characters, files["c"])
 
 
@@ -104,4 +104,7 @@ def c_source(compiled: Any) -> str:
     return c
 
 
-PATCHES = [Patch(CompiledKernel, "__init__", read), Patch(CompiledKernel, "_init_handles", load)]
+PATCHES = [
+    Patch(ASTSource, "make_ir", make_ir), Patch(CompiledKernel, "__init__", read),
+    Patch(CompiledKernel, "_init_handles", load),
+]  # fmt: skip

@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 import triton
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import AsmDict, CompiledKernel
+from triton.compiler.compiler import AsmDict, ASTSource, CompiledKernel
 from triton.runtime.errors import OutOfResources
 
+from fuzz.backends.cpu.runtime.triton_backend import make_source
 from fuzz.backends.triton_host.cheap_compilation import make_context
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
@@ -49,16 +50,19 @@ def shared_memory(kernel: CompiledKernel) -> int:
 
 
 class Texts(AsmDict):  # type: ignore[misc]
-    """The texts of a compiled kernel; those of a GPU are made when they are read."""
+    """The texts of a compiled kernel; those of a GPU, and the IR before the first pass, are made when they are read."""
 
     def __init__(self, kernel: CompiledKernel, texts: Mapping[str, str]) -> None:
         super().__init__(texts)
         self.kernel = kernel
 
     def __missing__(self, key: str) -> Any:
-        if key not in TEXTS:
+        if key == "source" and isinstance(self.kernel.src, ASTSource):
+            self[key] = make_source(self.kernel)
+        elif key in TEXTS:
+            self[key] = compile_for_gpu(self.kernel).asm[key]
+        else:
             raise KeyError(f"Unknown key: '{key}'")
-        self[key] = compile_for_gpu(self.kernel).asm[key]
         return self[key]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import platform
 from dataclasses import dataclass, fields
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from triton import knobs
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
+from triton.compiler.compiler import ASTSource, CompiledKernel
 
 from fuzz.backends.cpu.compilers.compiler import source_hash
 from fuzz.backends.cpu.compilers.kernel_text import digest_of
@@ -17,10 +20,12 @@ from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
+from fuzz.backends.triton_host.cheap_compilation import Unwritten, make_context
 from fuzz.backends.triton_host.custom_floats import convert_fp8e4b15
 from fuzz.backends.triton_host.identity import PretendedTarget
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
+make_first_ir = ASTSource.make_ir
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,19 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         stages["c"] = make_c
 
 
-def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
-    """The passes that every backend runs on TTIR."""
+@wraps(make_first_ir)
+def make_ir(source: ASTSource, *given: Any) -> Any:
+    """The IR of a kernel before the first pass. Triton writes it, but where it is for the CPU."""
+    module = make_first_ir(source, *given)
+    return Unwritten(module) if any(isinstance(one, CPUOptions) for one in given) else module
+
+
+def make_ttir(first: Any, metadata: dict[str, Any]) -> Any:
+    """TTIR after the passes that every backend runs on it: its text, which Triton writes and C is made of.
+
+    It is the module where Triton is to take the places of operations from it.
+    """
+    module = first.module if isinstance(first, Unwritten) else first
     manager = ir.pass_manager(module.context)
     manager.enable_debug()
     passes.common.add_inliner(manager)
@@ -142,11 +158,12 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
     passes.ttir.add_triton_licm(manager)
     passes.common.add_symbol_dce(manager)
     manager.run(module, "make_ttir")
-    return module
+    return module if knobs.compilation.use_ir_loc else str(module)
 
 
-def make_c(module: Any, metadata: dict[str, Any]) -> str:
-    program = translate(str(module), metadata["instruments"])
+def make_c(ttir: Any, metadata: dict[str, Any]) -> str:
+    """The C text of TTIR, a text or a module."""
+    program = translate(str(ttir), metadata["instruments"])
     # Also where Triton has another target: a kernel from the cache is taken for one of its target's backend.
     metadata["target"] = TARGET
     metadata["name"] = program.name
@@ -159,3 +176,16 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
     metadata["compared_numbers"] = program.compared_numbers
     metadata["offset_locations"] = [(location.file, location.line) for location in program.offset_locations]
     return program.c
+
+
+def make_source(kernel: CompiledKernel) -> str:
+    """The text of a kernel's IR before the first pass, made again as the knobs are now.
+
+    The backend has to be active: a kernel may ask for its target.
+    """
+    compiler, metadata = CPUCompiler(TARGET), kernel.metadata
+    options = CPUOptions(**{name: getattr(metadata, name) for name in OPTIONS})
+    context = make_context()
+    ir.load_dialects(context)
+    functions, modules = compiler.get_codegen_implementation(options), compiler.get_module_map()
+    return str(make_first_ir(kernel.src, TARGET, options, functions, modules, context))

@@ -19,6 +19,7 @@ from fuzz.backends.cpu.compilers import tiny_compiler
 from fuzz.backends.cpu.compilers.objects import FOLDER
 from fuzz.backends.cpu.errors import CompilerFailed
 from fuzz.backends.cpu.runtime import compiled_kernel, triton_backend
+from fuzz.backends.cpu.runtime.compiled_kernel import by_ending
 
 SOURCE = """
 import triton
@@ -92,10 +93,47 @@ def test_a_kernel_is_read_as_triton_reads_it(tmp_path):
 @needs_quick_code
 def test_a_launch_of_kept_machine_code_reads_no_text(tmp_path):
     kernel, _ = launch(tmp_path)
-    for ending in ("source", "ttir", "c"):
+    for ending in ("ttir", "c"):
         Path(kernel.metadata_group[f"kernel.{ending}"]).write_text("another text")
     again, out = launch(tmp_path)
     assert out == 4.0 and again.asm["ttir"] == "another text"
+
+
+def test_the_ir_before_the_first_pass_is_made_when_it_is_read(tmp_path, monkeypatch):
+    texts, make_first_ir = [], triton_backend.make_first_ir
+
+    def make_noted(*given):
+        module = make_first_ir(*given)
+        texts.append(str(module))
+        return module
+
+    monkeypatch.setattr(triton_backend, "make_first_ir", make_noted)
+    kernel, _ = launch(tmp_path)
+    assert "source" not in kernel.asm and "source" not in by_ending(kernel.metadata_group)
+    assert not list(tmp_path.rglob("*.source")) and len(texts) == 1
+    assert kernel.asm["source"] == texts[0] == texts[1] != kernel.asm["ttir"]
+
+
+def test_a_kernel_of_ir_has_none_before_it(tmp_path):
+    kernel, _ = launch(tmp_path)
+    with cpu.active():
+        again = triton.compile(kernel.metadata_group["kernel.ttir"])
+        assert again.asm["c"] == kernel.asm["c"]
+        with pytest.raises(KeyError, match="source"):
+            again.asm["source"]
+
+
+def test_all_texts_of_a_kernel_for_a_gpu_are_written(tmp_path):
+    kernel, _ = launch(tmp_path)
+    with cpu.active():
+        other = triton.compile(kernel.src, target=GPUTarget("cuda", 80, 32))
+    assert "tt.func" in other.asm["source"] and Path(other.metadata_group["kernel.source"]).is_file()
+
+
+def test_operations_have_places_in_ttir_where_triton_is_to_take_them_from_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(triton.knobs.compilation, "use_ir_loc", "ttir")
+    kernel, out = launch(tmp_path)
+    assert out == 4.0 and "kernel.ttir" in kernel.asm["c"]
 
 
 def remove_machine_code(folder: Path) -> None:
