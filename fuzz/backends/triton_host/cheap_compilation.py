@@ -67,10 +67,16 @@ shared_context = SharedContext()
 
 
 class Unwritten:
-    """The IR of a kernel that is not written into the cache: to print it takes longer than to write all files."""
+    """The IR of a kernel that is not written into the cache: to print it takes longer than to write all files.
+
+    Its text is that of its module, for other cache managers, which write it.
+    """
 
     def __init__(self, module: Any) -> None:
         self.module = module
+
+    def __str__(self) -> str:
+        return str(self.module)
 
 
 def put(manager: FileCacheManager, data: Any, filename: str, binary: bool = True) -> str:

@@ -65,6 +65,7 @@ def read(kernel: CompiledKernel, src: Any, metadata_group: Mapping[str, str], ha
     kernel.metadata = metadata_class(tuple(sorted(metadata)))(**metadata | {"target": target})
     kernel.packed_metadata = kernel.metadata
     kernel.src, kernel.hash, kernel.name = src, hash, kernel.metadata.name
+    # Triton lists the IR before the first pass, which is not written.
     kernel.metadata_group = {name: path for name, path in metadata_group.items() if not name.endswith(".source")}
     kernel.kernel = KernelText(kernel.metadata.c_digest, kernel.metadata.c_characters, files["c"])
 

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
+from triton.runtime.cache import FileCacheManager
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.compilers import tiny_compiler
@@ -112,6 +113,19 @@ def test_the_ir_before_the_first_pass_is_made_when_it_is_read(tmp_path, monkeypa
     assert "source" not in kernel.asm and "source" not in by_ending(kernel.metadata_group)
     assert not list(tmp_path.rglob("*.source")) and len(texts) == 1
     assert kernel.asm["source"] == texts[0] == texts[1] != kernel.asm["ttir"]
+
+
+def test_another_cache_manager_gets_the_text_of_the_ir_before_the_first_pass(tmp_path, monkeypatch):
+    written = {}
+
+    class Manager(FileCacheManager):
+        def put(self, data, filename, binary=True):
+            written[filename] = data if isinstance(data, bytes) else str(data)
+            return super().put(data, filename, binary)
+
+    monkeypatch.setattr(triton.knobs.cache, "manager_class", Manager)
+    kernel, out = launch(tmp_path)
+    assert out == 4.0 and written["kernel.source"] == kernel.asm["source"]
 
 
 def test_a_kernel_of_ir_has_none_before_it(tmp_path):
