@@ -62,11 +62,12 @@ def last_line(process: subprocess.Popen[str], seconds: float | None = None) -> A
 
 
 def complete(rows: Iterable[tuple[str, list[Measured | None]]]) -> Iterator[tuple[str, list[Measured]]]:
-    """The rows in which no side failed; of any other one it prints which did."""
+    """The rows in which no side failed; of any other one it prints which did, and the number of the other side."""
     for name, results in rows:
-        failed = [side for side, one in zip(SIDES[-len(results) :], results, strict=True) if one is None]
-        if failed:
-            print(f"| {name} | failed {' and '.join(failed)} |", flush=True)
+        sides = list(zip(SIDES[-len(results) :], results, strict=True))
+        if failed := [side for side, one in sides if one is None]:
+            others = "".join(f" | {side} {one:.3g} s" for side, one in sides if isinstance(one, float))
+            print(f"| {name} | failed {' and '.join(failed)}{others} |", flush=True)
         else:
             yield name, [one for one in results if one is not None]
 

@@ -61,10 +61,11 @@ def test_a_process_that_does_not_end_in_time_is_killed(tmp_path):
 
 
 def test_a_row_in_which_a_side_failed_is_left_out(capsys):
-    rows = [("a", [None, 3]), ("b", [2, 3]), ("c", [None, None]), ("d", [None])]
+    rows = [("a", [None, 3.25]), ("b", [2, 3]), ("c", [None, None]), ("d", [None]), ("e", [{}, None])]
     assert list(complete(rows)) == [("b", [2, 3])]
     assert capsys.readouterr().out.splitlines() == [
-        "| a | failed before |", "| c | failed before and now |", "| d | failed now |"
+        "| a | failed before | now 3.25 s |", "| c | failed before and now |", "| d | failed now |",
+        "| e | failed now |",
     ]  # fmt: skip
 
 
