@@ -195,6 +195,10 @@ class Backend:
         RuntimeError where it cannot."""
         raise NotImplementedError(self.name)
 
+    def front_end_only(self) -> AbstractContextManager[None]:
+        """Inside, a backend that only compiles does no more of it than what tells most kernels that do not compile."""
+        return nullcontext()
+
     def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is new for the search in this process: numbers of features of what kernels did in a run, and
         constants that kernels compare with. Nothing is returned twice."""

@@ -10,11 +10,11 @@ from types import FunctionType
 from typing import Any
 
 import triton.language as tl
-from triton._C.libtriton import ir
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import CompiledKernel, make_backend
 
 from fuzz.backends.reached_functions import is_foreign
+from fuzz.backends.triton_host.compile_only import run_front_end
 from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.coverage_report.protocol import CompiledNode, SourceFunction
 from fuzz.coverage_report.scope import describe
@@ -80,9 +80,4 @@ def _outcomes(condition: Any) -> tuple[bool, ...]:
 def _generate(kernel: CompiledKernel) -> None:
     """Generates the code of a compiled kernel once more, as Triton does where its cache has no such kernel."""
     target = kernel.metadata.target
-    backend, context = make_backend(target), ir.context()
-    options = backend.parse_options(kernel.metadata._asdict())
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
-    kernel.src.make_ir(target, options, functions, modules, context)
+    run_front_end(kernel.src, target, make_backend(target).parse_options(kernel.metadata._asdict()))

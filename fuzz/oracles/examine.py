@@ -22,7 +22,7 @@ from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, filing_order
-from fuzz.model.outcome import NotRun, Raised, Returned
+from fuzz.model.outcome import CompileError, NotRun, Raised, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.base import Oracle, RerunOracle, check_reruns
@@ -50,6 +50,7 @@ from fuzz.worker.protocol import (
     EvaluateReference,
     Examine,
     Harm,
+    Precompile,
     ReplicaGroup,
     Report,
     TryInvalidInput,
@@ -159,28 +160,28 @@ def unexamined(request: Request, why: str) -> Answer:
     return Verdict("unadjudicated", why) if isinstance(request, Adjudicate) else ()
 
 
-def make_warm_up_handler(config: WorkerConfig) -> Callable[[Case], bool | LastResponse]:
-    """Makes the precompiler's handler: it runs a case to fill Triton's cache, and responds whether the case returned.
+def make_warm_up_handler(config: WorkerConfig) -> Callable[[Precompile], str | LastResponse]:
+    """Makes the precompiler's handler: it runs a case to fill Triton's cache, and responds with nothing.
 
     What is wrong with a case is reported by the worker that examines it.
     """
     target, launcher, backend = set_up_process(config)
 
-    def handle(case: Case) -> bool | LastResponse:
+    def handle(request: Precompile) -> str | LastResponse:
         try:
-            return isinstance(run(target, launcher, case.calls, backend), Returned)
-        except UsageError:
-            return False
+            with suppress(UsageError):
+                run(target, launcher, request.plan.calls, backend)
         except FatalError:
-            return LastResponse(False)
+            return LastResponse("")
+        return ""
 
     return handle
 
 
-def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
+def make_compile_handler(config: WorkerConfig) -> Callable[[Precompile], str]:
     """Makes the precompiler's handler that compiles what a case and its oracles launch, without the device.
 
-    It responds whether everything was compiled; what fails, fails again in the worker, which reports it.
+    Whatever else fails than a compilation fails again in the worker, which reports it.
     """
     os.nice(POLITE)
     target, launcher = load_launcher(config)
@@ -188,21 +189,27 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
     try:
         backend.prepare()
     except (OSError, RuntimeError):
-        return lambda case: False
+        return lambda request: ""
 
-    def handle(case: Case) -> bool:
-        try:
-            outcomes = [run(target, launcher, [call], backend) for call in calls_to_compile(target, case)]
-        except Exception:
-            return False
-        return all(isinstance(outcome, Returned) for outcome in outcomes)
+    def compile_calls(calls: Sequence[Call]) -> str:
+        outcomes = (run(target, launcher, [call], backend) for call in calls)
+        return next((one.message for one in outcomes if isinstance(one, CompileError)), "")
+
+    def handle(request: Precompile) -> str:
+        with suppress(Exception):
+            with backend.front_end_only():
+                why = compile_calls(request.plan.calls) if request.check_first else ""
+            if why := why or compile_calls(request.plan.calls):
+                return why
+            compile_calls(calls_of_oracles(target, request.plan))
+        return ""
 
     return handle
 
 
-def calls_to_compile(target: Target, case: Case) -> list[Call]:
-    """The calls of a case, and those that its oracles make that may need other specialisations."""
-    calls = list(case.calls)
+def calls_of_oracles(target: Target, case: Case) -> list[Call]:
+    """The calls that a case's oracles make that may need other specialisations than its own."""
+    calls = []
     if LayoutOracle().applies(target, case):
         calls.append(make_contiguous(case.last))
     if InvarianceOracle().applies(target, case) and (other := split_call(target, case)):

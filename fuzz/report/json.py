@@ -28,6 +28,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "rejected": statistics.rejected,
         "not_run": statistics.not_run,
         "not_run_reason": result.lack,
+        "plans_left_out": statistics.left_out,
         "seconds": round(result.seconds, 3),
         "cases_per_second": round(statistics.cases / result.seconds, 1) if result.seconds else 0.0,
         "worst_ratio": statistics.worst,

@@ -27,14 +27,15 @@ class CaseBudget:
     def examine(
         self,
         singles: Sequence[tuple[Case, tuple[str, ...]]],
-        plans: Iterator[tuple[Case, int]],
-        answers: Callable[[Iterator[ReplicaGroup]], Answers],
+        plans: Iterator[tuple[Case, int] | None],
+        answers: Callable[[Iterator[ReplicaGroup | None]], Answers],
     ) -> Answers:
         """(group, its reports) of single cases with the oracles that each is sampled for, then of plans.
 
-        `answers` gives those of groups, in their order.
+        `answers` gives those of groups, in their order; None among plans or groups says that there is none at the
+        moment.
         """
-        groups: Iterator[ReplicaGroup] = chain(self._draw_singles(singles), self._draw(plans))
+        groups: Iterator[ReplicaGroup | None] = chain(self._draw_singles(singles), self._draw(plans))
         while True:
             unused = 0
             for group, reports in answers(groups):
@@ -48,9 +49,13 @@ class CaseBudget:
         for case, oracles in singles[: self.cases]:
             yield self._take(case, (oracles,))
 
-    def _draw(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:
+    def _draw(self, plans: Iterator[tuple[Case, int] | None]) -> Iterator[ReplicaGroup | None]:
         while self.cases is None or self.cases:
-            plan, size = next(plans)
+            planned = next(plans)
+            if planned is None:
+                yield None
+                continue
+            plan, size = planned
             size = min(size, self.cases or size)
             yield self._take(plan, tuple(sample_oracles(self.index + replica, size) for replica in range(size)))
 

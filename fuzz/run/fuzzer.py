@@ -42,7 +42,7 @@ from fuzz.triage.input_classes import is_usual
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool, WorkerTeam
-from fuzz.worker.precompile import Precompiler
+from fuzz.worker.precompile import Precompiler, ReadyFirst
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 from fuzz.worker.system import total_memory
 from fuzz.worker.target_server import TargetServer
@@ -166,9 +166,8 @@ class Fuzzer:
         rejects = DerivedRejects(self.target, worker.clone(PATIENCE * self.target.timeout))
         workers, budget = self.options.workers or 1, CaseBudget(self.options.cases, self.options.first_case)
         pool = Pool(HANDLER, self.worker_config, *limits, workers, deadline, server, self.orders)
-        only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
-            workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline, server=server
+            workers, self.worker_config, *limits, only_compiles=self._only_compiles, deadline=deadline, server=server
         )
         scheduler = self.make_scheduler(deadline)
         with server, self._triage(worker, server) as triage, pool, precompiler, scheduler, rejects:
@@ -179,7 +178,7 @@ class Fuzzer:
                 findings.postprocessor.defer, findings.budgets.has_news = queue.defer, queue.has_news
                 try:
                     queue.submit(findings.shrinker.resume)
-                    plans = precompiler.compile_ahead(scheduler.plans())
+                    plans = self._plans(scheduler, precompiler, pool)
                     for group, reports in budget.examine(
                         self._single_cases(), plans, lambda groups: pool.examine(self._announce(groups))
                     ):
@@ -209,6 +208,24 @@ class Fuzzer:
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
         profile = self._profile(pool, triage, queue, server)
         return replace(result, profile=profile, invalid_inputs=rejects.results, loaded_anew=loaded_anew)
+
+    @property
+    def _only_compiles(self) -> bool:
+        """Whether what compiles ahead uses no device."""
+        return BACKENDS[self.backend].compiles_without_device
+
+    def _plans(
+        self, scheduler: EngineScheduler, precompiler: Precompiler, pool: Pool
+    ) -> Iterator[tuple[Case, int] | None]:
+        """The plans of a run with their numbers of replicas; None where none is compiled yet."""
+        if not (self._only_compiles and precompiler.workers and self.options.time_limit is not None):
+            return precompiler.compile_ahead(scheduler.plans())
+        # Workers start while the first plans are compiled.
+        pool.start()
+        return ReadyFirst(precompiler.workers, scheduler, self._note_left_out).compile_ahead()
+
+    def _note_left_out(self) -> None:
+        self.statistics.left_out += 1
 
     def _triage(self, worker: Worker, server: TargetServer) -> Triage:
         """Triage with this worker, and with helpers like it where these do not have to load the target anew."""
@@ -292,11 +309,12 @@ class Fuzzer:
             corpus.check_size(case)
         return [(case, self.suspect_oracles) for case in cases]
 
-    def _announce(self, groups: Iterator[ReplicaGroup]) -> Iterator[ReplicaGroup]:
+    def _announce(self, groups: Iterator[ReplicaGroup | None]) -> Iterator[ReplicaGroup | None]:
         start = time.perf_counter()
         for group in groups:
-            self._seconds_drawing += time.perf_counter() - start
-            self.watcher.on_group_start(group)
+            if group is not None:
+                self._seconds_drawing += time.perf_counter() - start
+                self.watcher.on_group_start(group)
             yield group
             start = time.perf_counter()
 

@@ -18,7 +18,8 @@ LARGE = 1 << 16
 class RunStatistics:
     """Counts over the cases of one run. A case that was rejected or not run counts only as that.
 
-    `compiling` is the share of the workers' time that compiling has taken so far.
+    `compiling` is the share of the workers' time that compiling has taken so far; `left_out` counts plans that did not
+    run, as their kernels do not compile.
     """
 
     cases: int = 0
@@ -34,6 +35,7 @@ class RunStatistics:
     dims: dict[str, list[int]] = field(default_factory=dict)
     symptoms: Counter[str] = field(default_factory=Counter)
     compiling: float = 0.0
+    left_out: int = 0
 
     @property
     def all_rejected(self) -> bool:

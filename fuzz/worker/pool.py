@@ -53,16 +53,22 @@ class Pool:
         for worker in self.workers:
             worker.stop()
 
+    def start(self) -> None:
+        """Starts the workers before the first group has come."""
+        for worker in self.workers:
+            if worker.process is None:
+                worker.start()
+
     def _worker(self) -> Worker:
         limits = self.memory, self.timeout
         return Worker(
             self.handler, self.config, *limits, deadline=self.deadline, server=self.server, orders=self.orders
         )
 
-    def examine(self, groups: Iterator[ReplicaGroup]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
+    def examine(self, groups: Iterator[ReplicaGroup | None]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
         """(group, its reports) for each group, in their order; new groups are drawn as workers get free.
 
-        Raises OutOfTime after the deadline.
+        None says that there is no group at the moment. Raises OutOfTime after the deadline.
         """
         self._tries.clear()  # The numbers of an earlier stream's groups are given again.
         sent = upcoming = 0
@@ -70,9 +76,12 @@ class Pool:
         while True:
             self.deadline.check()
             while more and sent - upcoming < MOST_AHEAD and (worker := self._free_worker()) is not None:
-                group = next(groups, None)
-                if group is None:
+                try:
+                    group = next(groups)
+                except StopIteration:
                     more = False
+                    break
+                if group is None:
                     break
                 self._sent[id(worker)].append(sent)
                 worker.submit(group)

@@ -4,8 +4,8 @@ Where kernels run on a GPU these processes only compile, without using it. There
 compiling takes ten times as long as all replicas of a plan; and a plan that one of them is compiling waits for it,
 rather than be compiled twice.
 
-Their results are not used: they only fill Triton's cache of compiled kernels on disk. The plans and their order are the
-same with and without them.
+They fill Triton's cache of compiled kernels on disk. The plans and their order are the same with and without them; but
+where time ends a run on a GPU, which no other run repeats anyway, what is compiled does not wait for what is not.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fuzz.model.case import Case
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.pool import wait_for_response
-from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.protocol import Precompile, WorkerConfig
 from fuzz.worker.watchdog import POLL_SECONDS
 from fuzz.worker.worker import ForkingServer, Worker
 
@@ -38,6 +38,12 @@ RESERVED_CPUS, MOST_COMPILERS = 1, 16
 """Processes that only compile take all of those processors but so many, and are at most so many."""
 WAIT_SECONDS = 5.0
 """Seconds that a plan waits, at most, for the process that is compiling it."""
+IN_PROCESS = 2
+"""Plans that a process has at a time where those that are compiled come first: one more than it compiles."""
+READY_POLL = POLL_SECONDS / 5
+"""Seconds for which these processes are waited for, while the workers of the run wait as well."""
+Planned = tuple[Case, int]
+"""A plan, and how many replicas of it are to run."""
 
 
 @dataclass
@@ -51,7 +57,7 @@ class Precompiler:
     wait_seconds: float = 0.0
     _yielded: int = 0
     _next: int = 0
-    _ahead: deque[tuple[Case, int]] = field(default_factory=deque)
+    _ahead: deque[Planned] = field(default_factory=deque)
 
     @classmethod
     def for_run(
@@ -89,7 +95,7 @@ class Precompiler:
         for worker in self.workers:
             worker.stop()
 
-    def compile_ahead(self, plans: Iterator[tuple[Case, int]]) -> Iterator[tuple[Case, int]]:
+    def compile_ahead(self, plans: Iterator[Planned]) -> Iterator[Planned]:
         """The same plans with their numbers of replicas; more and more are drawn ahead, so that the first come soon."""
         for plan in plans:
             self._ahead.append(plan)
@@ -100,11 +106,11 @@ class Precompiler:
             self.submit_plans()
             yield self._take_plan()
 
-    def _take_plan(self) -> tuple[Case, int]:
+    def _take_plan(self) -> Planned:
         """The next plan. The first one does not wait: the worker that runs it has to start first."""
         end = time.monotonic() + self.wait_seconds * bool(self._yielded)
         plan = self._ahead[0][0]
-        while time.monotonic() < end and any(worker.current is plan for worker in self.workers):
+        while time.monotonic() < end and any(is_at(worker, plan) for worker in self.workers):
             wait_for_response([worker for worker in self.workers if worker.pending], POLL_SECONDS)
             self._discard_responses()
         self._yielded += 1
@@ -119,10 +125,127 @@ class Precompiler:
         """Sends the processes the next plans that none has compiled and whose turn has not come."""
         self._next = max(self._next, self._yielded)
         self._discard_responses()
-        while self._next < self._yielded + len(self._ahead) and (worker := self._free_worker()) is not None:
-            worker.submit(self._ahead[self._next - self._yielded][0])
+        while (
+            self._next < self._yielded + len(self._ahead)
+            and (worker := free_worker(self.workers, QUEUE_DEPTH)) is not None
+        ):
+            worker.submit(Precompile(self._ahead[self._next - self._yielded][0]))
             self._next += 1
 
-    def _free_worker(self) -> Worker | None:
-        waiting = [worker for worker in self.workers if len(worker.pending) < QUEUE_DEPTH]
-        return min(waiting, key=lambda worker: len(worker.pending), default=None)
+
+class PlanSource(Protocol):
+    """Where plans come from, which learns what becomes of them."""
+
+    def plans(self) -> Iterator[Planned]:
+        """Plans for ever."""
+
+    def is_compiled(self, plan: Case) -> bool:
+        """Whether a plan needs nothing compiled."""
+
+    @property
+    def is_compiled_due(self) -> bool:
+        """Whether one of the next plans is of that kind."""
+
+    def leaves_out(self, plan: Case, why: str) -> bool:
+        """Whether a plan is not to run that does not compile, and why."""
+
+
+@dataclass
+class ReadyFirst:
+    """Gives each plan when a process has compiled it, without those that `source` leaves out as they do not compile.
+
+    For what only compiles, where a plan may take a minute and its replicas a second. `workers` are the processes, at
+    least one; `on_left_out` is told of each plan that is left out.
+    """
+
+    workers: Sequence[Worker]
+    source: PlanSource
+    on_left_out: Callable[[], None]
+    _held: deque[Planned] = field(default_factory=deque)
+    """Drawn, and with no process yet."""
+    _compiling: dict[int, tuple[Planned, bool]] = field(default_factory=dict)
+    """By the identity of a request, which its worker keeps until it has responded: the plan, and whether it runs also
+    where it does not compile."""
+    _ready: deque[Planned] = field(default_factory=deque)
+    _sent: int = 0
+    _given: int = 0
+    _idle_since: float | None = None
+    _may_fail: bool = False
+
+    def compile_ahead(self) -> Iterator[Planned | None]:
+        """The plans with their numbers of replicas; None where none is compiled at the moment."""
+        plans = self.source.plans()
+        while True:
+            self._collect()
+            self._draw(plans)
+            if self._ready:
+                self._given += 1
+                self._idle_since = None
+                yield self._ready.popleft()
+            else:
+                self._wait()
+                yield None
+
+    def _draw(self, plans: Iterator[Planned]) -> None:
+        """Draws plans for the processes, few while none has run: what is learnt of some makes the next ones better."""
+        window = min(IN_PROCESS * len(self.workers) + 1 + self._given, MOST_AHEAD)
+        while self._count() < window or not self._ready and self.source.is_compiled_due and self._count() < 2 * window:
+            planned = next(plans)
+            (self._ready if self.source.is_compiled(planned[0]) else self._held).append(planned)
+        while self._held and (worker := free_worker(self.workers, IN_PROCESS)) is not None:
+            self._send(worker, self._held.popleft())
+
+    def _count(self) -> int:
+        return len(self._held) + len(self._compiling) + len(self._ready)
+
+    def _send(self, worker: Worker, planned: Planned, *, runs_anyway: bool = False) -> None:
+        # The front end takes a third of the time of what compiles fast, and all of it where a cache is full.
+        check_first = not runs_anyway and (self._may_fail or self._sent < len(self.workers))
+        request = Precompile(planned[0], check_first)
+        self._compiling[id(request)] = planned, runs_anyway
+        self._sent += 1
+        worker.submit(request)
+
+    def _collect(self) -> None:
+        """Takes the responses that have come."""
+        for worker in self.workers:
+            while worker.pending and (answered := worker.receive(0)) is not None:
+                request, response = answered
+                # How a process has ended says nothing of the plan.
+                why = response if isinstance(response, str) else ""
+                self._take_response(worker, request, why)
+
+    def _take_response(self, worker: Worker, request: Precompile, why: str) -> None:
+        planned, runs_anyway = self._compiling.pop(id(request))
+        self._may_fail |= bool(why)
+        if not why or runs_anyway:
+            self._ready.append(planned)
+        elif self.source.leaves_out(planned[0], why):
+            self.on_left_out()
+        elif request.check_first:
+            # What its launcher launches before is not compiled yet.
+            self._send(worker, planned, runs_anyway=True)
+        else:
+            self._ready.append(planned)
+
+    def _wait(self) -> None:
+        """Waits a moment for a process. Where none has been ready for long what runs plans compiles one, too.
+
+        The more processes there are the less that helps, and the sooner one of them ends.
+        """
+        wait_for_response([worker for worker in self.workers if worker.pending], READY_POLL)
+        now = time.monotonic()
+        self._idle_since = self._idle_since or now
+        if self._held and now > self._idle_since + WAIT_SECONDS * len(self.workers):
+            self._ready.append(self._held.popleft())
+
+
+def is_at(worker: Worker, plan: Case) -> bool:
+    """Whether a process is compiling a plan."""
+    return worker.current is not None and worker.current.plan is plan
+
+
+def free_worker(workers: Sequence[Worker], depth: int) -> Worker | None:
+    """The process with the fewest plans queued, None where all have so many."""
+    waiting = [worker for worker in workers if len(worker.pending) < depth]
+    return min(waiting, key=lambda worker: len(worker.pending), default=None)

@@ -102,6 +102,18 @@ class ReplicaGroup:
 
 
 @dataclass(frozen=True)
+class Precompile:
+    """A request to compile what a plan's first case launches, before it is examined.
+
+    The response is why one of its kernels does not compile, empty where all do or nothing tells; with `check_first`
+    that is looked for in all of them before the first is compiled.
+    """
+
+    plan: Case
+    check_first: bool = False
+
+
+@dataclass(frozen=True)
 class Adjudicate:
     """A request to adjudicate the accuracy finding of a case within a number of seconds. The response is a Verdict."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fuzz import corpus
+from fuzz.backends import BACKENDS
 from fuzz.errors import UsageError
 from fuzz.run.findings.triage_priority import TriagePriority
 from fuzz.run.findings.triage_queue import InOrder, TriageQueue
@@ -20,10 +21,12 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
+from fuzz.search.engines.refusals import Refusals
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import WorkerTeam
+from fuzz.worker.protocol import Precompile, ReplicaGroup, WorkerConfig
 from fuzz.worker.worker import Worker
 
 HANGS = """
@@ -114,6 +117,42 @@ def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Pa
         bugs = [(bug.case.key, bug.finding, bug.origin.index, bug.hits, bug.cut_off) for bug in result.bugs]
         results.append((result.statistics.cases, result.statistics.distribution(), bugs))
     assert results[0] == results[1] and results[0][2]
+
+
+def compiles_up_to_32(config: WorkerConfig) -> Callable[[Precompile], str]:
+    """Answers as a process does that only compiles for a GPU."""
+    return lambda request: "too large" * any(call.dims["N"] > 32 for call in request.plan.calls)
+
+
+class NoteSizes(Watcher):
+    """Notes the sizes of the plans that run, and ends the run's time after some."""
+
+    deadline: Deadline
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def on_group_start(self, group: ReplicaGroup) -> None:
+        self.sizes.append(max(call.dims["N"] for call in group.plan.calls))
+        if len(self.sizes) == 100:
+            self.deadline.end_now()
+
+
+@pytest.mark.parametrize("is_true", [True, False])
+def test_where_time_ends_a_run_on_a_gpu_few_plans_run_that_do_not_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_true: bool
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "compiles_without_device", True)
+    monkeypatch.setattr("fuzz.worker.precompile.COMPILE", f"{__name__}:compiles_up_to_32")
+    if is_true:
+        monkeypatch.setattr(Refusals, "learn", lambda *_: False)
+    watcher = NoteSizes()
+    result = fuzz(tmp_path, "False", watcher, workers=1)
+    large = sum(size > 32 for size in watcher.sizes)
+    assert len(watcher.sizes) == 100 and large
+    # A kernel of which plans ran that were refused compiles more than it is said to.
+    assert result.statistics.left_out > 3 * large if is_true else large > result.statistics.left_out
 
 
 class WaitForMoreCases(Watcher):

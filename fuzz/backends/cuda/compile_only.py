@@ -15,7 +15,7 @@ from triton.backends.nvidia import driver as nvidia
 
 from fuzz.backends.base import Backend
 from fuzz.backends.cuda.launch_loop import driver as cuda
-from fuzz.backends.triton_host.compile_only import Accelerator, compile_for, launch_nothing
+from fuzz.backends.triton_host.compile_only import Accelerator, compile_for, front_end_only, launch_nothing
 from fuzz.backends.triton_host.fake_cuda import WARP
 
 ATTRIBUTES = {
@@ -39,6 +39,9 @@ class CompileOnlyBackend(Backend):
     def prepare(self, counters: bool = False) -> None:
         """Sets up for good. Raises as `read_properties` does."""
         self.patches.enter_context(compile_only(read_properties()))
+
+    def front_end_only(self) -> AbstractContextManager[None]:
+        return front_end_only()
 
 
 def compile_only(properties: Mapping[str, int]) -> AbstractContextManager[None]:

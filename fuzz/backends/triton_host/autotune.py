@@ -128,7 +128,7 @@ class Loads:
 
                 def run_and_load(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
                     kernel = run(function, *arguments, **keywords)
-                    if IS_BENCHMARK.get():
+                    if kernel is not None and IS_BENCHMARK.get():
                         kernel._init_handles()
                     return kernel
 

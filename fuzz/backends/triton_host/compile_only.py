@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
 from triton.runtime.driver import driver as drivers
+from triton.runtime.jit import JITFunction
 
 from fuzz.backends.cpu.runtime.driver import UNLIMITED, CPUDriver, Utilities
 from fuzz.backends.triton_host import autotune, fake_cuda
@@ -80,3 +84,35 @@ def compile_for(
     patches += [Patch(torch.cuda, "_lazy_init", refuse)]
     with knobs.set(**device), patched(patches):
         yield
+
+
+@contextmanager
+def front_end_only() -> Iterator[None]:
+    """Inside, a kernel that this process has not compiled goes through Triton's front end alone, once.
+
+    What that refuses is known in a hundredth of the time that the compilation of what is launched before may take.
+    Nothing of it is kept, nor which configurations autotuners choose, as no kernel is loaded that may be too large.
+    """
+    seen: set[tuple[int, Any]] = set()
+
+    def run_once(
+        kernel: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, attributes: Any, *_: Any
+    ) -> None:
+        """Is called in place of a compilation; None says that there is nothing to launch."""
+        if (id(kernel), key) not in seen:
+            seen.add((id(kernel), key))
+            _, _, target, *_ = kernel.device_caches[device]
+            run_front_end(kernel.ASTSource(kernel, signature, constants, attributes), target, options)
+
+    choices = [Patch(autotune, name, WeakKeyDictionary()) for name in ("CACHES", "HAS_CHOSEN")]
+    with patched([Patch(JITFunction, "_do_compile", run_once), *choices]):
+        yield
+
+
+def run_front_end(source: Any, target: Any, options: Any) -> None:
+    """Generates the first IR of a kernel, as Triton does where its cache has no such kernel."""
+    backend, context = make_backend(target), ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    source.make_ir(target, options, functions, modules, context)

@@ -118,7 +118,7 @@ class SliceWatcher(Watcher):
         """The fields of Progress; the new cells are reported once."""
         new, self._new_cells = tuple(self._new_cells), []
         counts = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
-        return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
+        return {"plans": self.plans + statistics.left_out, "seconds": seconds, "cells": new, **counts}
 
     def on_saving(self, bug: Bug, name: str, replaced: str) -> None:
         if replaced or not bug.known:

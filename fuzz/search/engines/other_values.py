@@ -56,7 +56,7 @@ class OtherValues:
 
     def choose(self, context: MutationContext) -> Case | None:
         """The next of the latest plans that ran, with other values; None where a new plan is due."""
-        if not (self._left and self._is_due):
+        if not self.is_due:
             return None
         self._left -= 1
         self._ran.rotate(1)
@@ -67,12 +67,19 @@ class OtherValues:
         return self._pending[-1]
 
     @property
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
+        """Whether one of them is next."""
+        if not self._left:
+            return False
         if not self.again.plans:
             # The first one shows what they cost.
             return not self._pending
         due = (self.again.plans + len(self._pending)) * self.again.mean < SHARE * self.new.seconds
         return due and WORTHWHILE * self.again.mean <= self.new.mean
+
+    def awaits(self, plan: Case) -> bool:
+        """Whether a plan is one that comes again and on which no report has come."""
+        return plan in self._pending
 
     def learn(self, plan: Case, reports: Sequence[Report], seconds: float) -> None:
         """Takes in the reports on a plan, and how many seconds after those on the plan before it they came."""

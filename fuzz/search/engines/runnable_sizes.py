@@ -54,17 +54,26 @@ class RunnableSizes:
 
     def learn(self, plan: Case, reports: Sequence[Report]) -> None:
         """Takes in the first report on a plan; what could not run for lack of memory or time says nothing."""
-        first, calls = reports[0], sizes_of(plan)
-        if first.not_run:
+        if reports[0].not_run:
             return
-        if first.failure:
-            self.failed.append(calls)
-        else:
-            for sign, sizes in product((1, -1), calls):
-                for dim, size in sizes.items():
-                    extreme = self.ran.get((dim, sign), size)
-                    self.ran[dim, sign] = sign * min(sign * extreme, sign * size)
+        if reports[0].failure:
+            self.learn_failure(plan)
+            return
+        for sign, sizes in product((1, -1), sizes_of(plan)):
+            for dim, size in sizes.items():
+                extreme = self.ran.get((dim, sign), size)
+                self.ran[dim, sign] = sign * min(sign * extreme, sign * size)
         self.bounds = tuple(self._explain())
+
+    def learn_failure(self, plan: Case) -> None:
+        """Takes in that a plan failed, or would."""
+        self.failed.append(sizes_of(plan))
+        self.bounds = tuple(self._explain())
+
+    def forget_failures(self) -> None:
+        """Takes back that plans failed, as they may not have."""
+        self.failed.clear()
+        self.bounds = ()
 
     def choose(self, drawn: Iterator[Case]) -> tuple[Case, Calls] | None:
         """One of the plans that are drawn and sizes at which its calls may run; None where none is drawn.

@@ -22,6 +22,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.integer_sharing import IntegerSharing
 from fuzz.search.engines.novelty import Novelty
 from fuzz.search.engines.other_values import OtherValues
+from fuzz.search.engines.refusals import Refusals
 from fuzz.search.engines.runnable_sizes import RunnableSizes
 from fuzz.worker.protocol import Report
 
@@ -95,6 +96,7 @@ class EngineScheduler:
     sharing: IntegerSharing = field(default_factory=IntegerSharing)
     sizes: RunnableSizes | None = None
     other_values: OtherValues | None = None
+    refusals: Refusals = field(default_factory=Refusals)
     _proposed: int = 0
     _undivided: float = 0.0
     _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
@@ -117,8 +119,9 @@ class EngineScheduler:
         while True:
             self._teach_engines(self._proposed - self.lag)
             engine, proposal = self._next_proposal()
-            plan = self.sharing.decide(proposal.plan, proposal.replica_count)
-            proposal = replace(proposal, plan=plan)
+            if not self.is_compiled(proposal.plan):
+                plan = self.sharing.decide(proposal.plan, proposal.replica_count)
+                proposal = replace(proposal, plan=plan)
             self._pending.append((self._proposed, engine, proposal))
             self._proposed += 1
             spent = cost(proposal)
@@ -147,24 +150,54 @@ class EngineScheduler:
         return proposal.plan.elements() / ELEMENTS_PER_PLAN > self.spent
 
     def learn(self, plan: Case, reports: Sequence[Report], paused: float = 0.0) -> None:
-        """Takes the reports on a plan, in the order of the plans; reports on a plan of no engine are ignored.
+        """Takes the reports on a plan; reports on a plan of no engine are ignored.
 
         `paused` are the seconds since the last call that were spent on something else.
         """
         now = time.monotonic()
         seconds, self._last_report = max(now - self._last_report - paused, 0.0), now
-        if not self._pending or self._pending[0][2].plan is not plan:
+        if (pending := self._take_pending(plan)) is None:
             return
-        number, engine, proposal = self._pending.popleft()
+        number, engine, proposal = pending
         for stats in self.stats.values():
             stats.decay()
+        is_distrusted = self.refusals.learn(plan, reports)
         if self.sizes is not None:
+            if is_distrusted:
+                self.sizes.forget_failures()
             self.sizes.learn(plan, reports)
         if self.other_values is not None:
             self.other_values.learn(plan, reports, seconds)
         discoveries = self.novelty.discoveries(plan, *reports)
         self.stats[engine.name].record(len(reports), discoveries, seconds, cost(proposal))
         self._unlearnt.append((number, proposal, reports))
+
+    def is_compiled(self, plan: Case) -> bool:
+        """Whether a plan needs nothing compiled, as it comes again with other values."""
+        return self.other_values is not None and self.other_values.awaits(plan)
+
+    @property
+    def is_compiled_due(self) -> bool:
+        """Whether one of the next plans needs nothing compiled."""
+        return self.other_values is not None and self.other_values.is_due
+
+    def leaves_out(self, plan: Case, why: str) -> bool:
+        """Whether a plan that does not compile, and why, is not to run; the engines do not learn of it then."""
+        if not self.refusals.leaves_out(plan, why) or (pending := self._take_pending(plan)) is None:
+            return False
+        _, engine, proposal = pending
+        self.stats[engine.name].record(0, 0, 0.0, cost(proposal))
+        if self.sizes is not None:
+            self.sizes.learn_failure(plan)
+        return True
+
+    def _take_pending(self, plan: Case) -> tuple[int, Engine, Proposal] | None:
+        """The number, engine and proposal of a plan that waits for its reports, and does not any more."""
+        for place, pending in enumerate(self._pending):
+            if pending[2].plan is plan:
+                del self._pending[place]
+                return pending
+        return None
 
     def _teach_engines(self, last: int) -> None:
         """Lets all engines learn from the reports on the plans up to this number."""

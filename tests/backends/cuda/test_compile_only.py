@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from fuzz.backends.cuda import compile_only, launch_loop
 from fuzz.backends.cuda.backend import CudaBackend
 from fuzz.backends.cuda.launch_recorder import record_launches
 from fuzz.backends.execute import run
+from fuzz.backends.triton_host import compile_only as only_compiling
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.layout import CONTIGUOUS, Layout
@@ -28,7 +30,7 @@ from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.protocol import Precompile, WorkerConfig
 
 H100 = {
     "multiprocessor_count": 132, "max_shared_mem": 232448, "max_num_regs": 65536, "warpSize": 32, "sm_clock_rate": 198,
@@ -160,12 +162,95 @@ def test_the_precompiler_compiles_the_calls_of_the_oracles_and_keeps_failures_to
         monkeypatch.setattr(compile_only.CompileOnlyBackend, "prepare", lambda self, counters=False: None)
         monkeypatch.setattr(examine, "load_launcher", lambda config: (doubled, doubled.launcher))
         handle = examine.make_compile_handler(WorkerConfig("doubled", None, "cuda"))
-        assert handle(plan(33, Layout(offset=1), Split(3, 1), "bfloat16"))
+        assert handle(Precompile(plan(33, Layout(offset=1), Split(3, 1), "bfloat16"))) == ""
         heads = [line for path in cache.rglob("*.ttir") for line in path.read_text().splitlines() if "tt.func" in line]
         # As drawn; contiguous; one row alone, whose number is a constant.
         assert sorted(head.count("%") for head in heads) == [2, 3, 3] and polite == [examine.POLITE]
         monkeypatch.setattr(examine, "load_launcher", lambda config: (wrong, wrong.launcher))
-        assert not examine.make_compile_handler(WorkerConfig("wrong", None, "cuda"))(plan(33))
+        assert "never" in examine.make_compile_handler(WorkerConfig("wrong", None, "cuda"))(Precompile(plan(33)))
+
+
+@target(x=tensor(N), reference=lambda x: {"y": x * 2})
+def wrong_afterwards(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    y = torch.empty_like(x)
+    doubled_kernel[(triton.cdiv(len(x), 64),)](y, x, len(x), BLOCK=64)
+    tuned_kernel[lambda meta: (triton.cdiv(len(x), meta["BLOCK"]),)](y, x, len(x))
+    wrong_kernel[(1,)](y, x)
+    return {"y": y}
+
+
+@target(x=tensor(N), reference=lambda x: {"y": x * 2})
+def counts_registers(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    y = torch.empty_like(x)
+    kernel = doubled_kernel[(triton.cdiv(len(x), 64),)](y, x, len(x), BLOCK=64)
+    assert kernel.n_regs is not None
+    return {"y": y}
+
+
+@triton.autotune([triton.Config({"SIZE": size}) for size in (64, 16)], key=["n"])
+@triton.jit
+def product_kernel(y, x, n, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    rows, columns = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+    block = tl.load(x + rows * SIZE + columns, rows * SIZE + columns < n)
+    product = tl.dot(block, tl.trans(block))
+    tl.store(y + rows * SIZE + columns, product, rows * SIZE + columns < n)
+
+
+@target(x=tensor(N), reference=lambda x: {"y": x})
+def tuned_product(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    y = torch.empty_like(x)
+    product_kernel[(1,)](y, x, len(x))
+    return {"y": y}
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[Target, bool], str]:
+    """What the precompiler's process says of a plan of a target whose kernels it has not seen."""
+    monkeypatch.setattr(os, "nice", lambda _: None)
+    monkeypatch.setattr(compile_only.CompileOnlyBackend, "prepare", lambda self, counters=False: None)
+
+    def ask(made: Target, check_first: bool) -> str:
+        monkeypatch.setattr(examine, "load_launcher", lambda config: (made, made.launcher))
+        for kernel in (doubled_kernel, wrong_kernel, tuned_kernel.fn, product_kernel.fn):
+            kernel.device_caches.clear()
+        return examine.make_compile_handler(WorkerConfig("t", None, "cuda"))(Precompile(plan(33), check_first))
+
+    return ask
+
+
+@pytest.mark.parametrize("check_first", [False, True])
+def test_the_front_end_says_what_does_not_compile_before_anything_is_compiled(
+    cache: Path, ask: Callable[[Target, bool], str], check_first: bool
+) -> None:
+    with compile_only.compile_only(H100):
+        assert "never" in ask(wrong_afterwards, check_first)
+        assert any(cache.rglob("*.cubin")) is not check_first
+        assert ask(doubled, check_first) == "" and any(cache.rglob("*.cubin"))
+        # The front end returns no kernel, which is no reason: the compilation itself may well succeed.
+        assert ask(counts_registers, check_first) == ""
+
+
+def test_what_the_front_end_alone_sees_chooses_no_configuration(
+    cache: Path, ask: Callable[[Target, bool], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not see that one needs more shared memory than there is."""
+    # Triton asks the driver for it once in a process.
+    monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 1 << 13)
+    with compile_only.compile_only(H100):
+        assert ask(tuned_product, True) == ""
+        sizes = {json.loads(path.read_text())["shared"] for path in cache.rglob("product_kernel.json")}
+    assert len(sizes) == 2 and max(sizes) > 1 << 13
+
+
+def test_the_front_end_sees_a_kernel_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, backend = Mock(wraps=only_compiling.run_front_end), compile_only.CompileOnlyBackend()
+    monkeypatch.setattr(only_compiling, "run_front_end", seen)
+    doubled_kernel.device_caches.clear()
+    with compile_only.compile_only(H100):
+        for block in range(2):
+            with backend.front_end_only():
+                run(doubled, doubled.launcher, plan(48).calls * 3, backend)
+            assert seen.call_count == block + 1 and not any(cache.rglob("*.cubin"))
 
 
 FAKE = """

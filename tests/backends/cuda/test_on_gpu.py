@@ -26,7 +26,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILE
-from fuzz.worker.protocol import HANDLER, WorkerConfig
+from fuzz.worker.protocol import HANDLER, Precompile, WorkerConfig
 from fuzz.worker.worker import Worker
 
 if not torch.cuda.is_available():
@@ -51,7 +51,7 @@ def plans() -> Iterator[Case]:
 def test_what_is_compiled_ahead_is_not_compiled_again(cache: Path) -> None:
     case = next(plans())
     with Worker(COMPILE, WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
-        assert helper.call(case) is True
+        assert helper.call(Precompile(case)) == ""
     ahead = {path.parent for path in cache.rglob("*.cubin")}
     assert ahead
     with Worker(HANDLER, WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as worker:

@@ -10,9 +10,12 @@ import pytest
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
-from fuzz.search.engines import EngineScheduler, Proposal
+from fuzz.search.engines import EngineScheduler, Proposal, RandomEngine
 from fuzz.search.engines.novelty import Novelty
+from fuzz.search.engines.other_values import OtherValues
+from fuzz.search.engines.runnable_sizes import RunnableSizes, sizes_of
 from fuzz.search.engines.scheduler import ELEMENTS_PER_PLAN
+from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
 
@@ -120,6 +123,43 @@ def test_plans_that_no_engine_proposed_are_nobodys() -> None:
     plan, _ = next(scheduler.plans())
     scheduler.learn(plan, [report(1, 2)])
     assert scheduler.statistics()["one"] | {"share": 1.0} == {"cases": 1, "discoveries": 2, "share": 1.0}
+
+
+def test_reports_may_come_in_another_order_than_the_plans_and_some_plans_never_run() -> None:
+    scheduler = EngineScheduler([Fake("one")], lag=0, sizes=RunnableSizes())
+    drawn = scheduler.plans()
+    plans = [next(drawn)[0] for _ in range(4)]
+    scheduler.learn(plans[2], [report(1)])
+    assert not scheduler.leaves_out(plans[1], "too small"), "the first one for a reason runs"
+    assert scheduler.leaves_out(plans[0], "too small")
+    assert scheduler.sizes is not None and list(scheduler.sizes.failed) == [sizes_of(plans[0])]
+    scheduler.learn(plans[0], [report(3)])
+    assert scheduler.statistics()["one"] | {"share": 1.0} == {"cases": 1, "discoveries": 1, "share": 1.0}
+    scheduler.learn(plans[1], [report(2)])
+    assert not scheduler.sizes.failed, "what was refused did compile"
+    assert not scheduler.leaves_out(plans[3], "too small")
+    scheduler.learn(plans[3], [report()])
+    assert scheduler.statistics()["one"]["cases"] == 3
+
+
+def test_a_plan_that_comes_again_with_other_values_needs_nothing_compiled() -> None:
+    target, other_values = load("layernorm_bw"), OtherValues()
+    engine = RandomEngine(target, 2, other_values=other_values)
+    scheduler = EngineScheduler([engine], other_values=other_values)
+    drawn = scheduler.plans()
+    first, second = next(drawn)[0], next(drawn)[0]
+    assert not scheduler.is_compiled(first) and not scheduler.is_compiled_due
+    scheduler.learn(first, [report()])
+    assert scheduler.is_compiled_due
+    scheduler.learn(second, [report()])
+    third, _ = next(drawn)
+    assert (
+        scheduler.is_compiled(third)
+        and not scheduler.is_compiled_due
+        and third.last.dims in (first.last.dims, second.last.dims)
+    )
+    scheduler.learn(third, [report()])
+    assert not scheduler.is_compiled(third)
 
 
 def test_what_was_seen_is_no_discovery_again() -> None:
