@@ -84,10 +84,11 @@ class CudaBackend(Backend):
 
     @contextmanager
     def uninstrumented(self) -> Iterator[None]:
-        from fuzz.backends.triton_host.autotune import PATCHES
+        from fuzz.backends.cuda import shared_memory
+        from fuzz.backends.triton_host import autotune
         from fuzz.backends.triton_host.patching import patched
 
-        with patched(PATCHES):
+        with patched([*autotune.PATCHES, *shared_memory.PATCHES]):
             yield
 
     def synchronize(self) -> None:

@@ -6,17 +6,19 @@ CUDA makes no context for that, which would take a second and half a GiB in each
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
 
 from fuzz.backends.base import Backend
+from fuzz.backends.cuda import shared_memory
 from fuzz.backends.cuda.launch_loop import driver as cuda
 from fuzz.backends.triton_host.compile_only import Accelerator, compile_for, front_end_only, launch_nothing
 from fuzz.backends.triton_host.fake_cuda import WARP
+from fuzz.backends.triton_host.patching import patched
 
 ATTRIBUTES = {
     "multiprocessor_count": 16, "max_shared_mem": 97, "max_num_regs": 12, "warpSize": 10, "sm_clock_rate": 13,
@@ -44,12 +46,15 @@ class CompileOnlyBackend(Backend):
         return front_end_only()
 
 
-def compile_only(properties: Mapping[str, int]) -> AbstractContextManager[None]:
+@contextmanager
+def compile_only(properties: Mapping[str, int]) -> Iterator[None]:
     """Inside, kernels are compiled for a GPU with these properties and not launched."""
     capability = properties["major"], properties["minor"]
     target = GPUTarget("cuda", 10 * capability[0] + capability[1], WARP)
     given = {name: value for name, value in properties.items() if name not in NOT_TRITONS}
-    return compile_for(Accelerator(target, capability, given, properties["total_memory"]), make_launcher)
+    accelerator = Accelerator(target, capability, given, properties["total_memory"])
+    with compile_for(accelerator, make_launcher), patched(shared_memory.PATCHES):
+        yield
 
 
 def read_properties() -> dict[str, int]:

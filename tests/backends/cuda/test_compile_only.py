@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.driver import driver as drivers
 
 from fuzz import size, target, tensor
@@ -22,6 +24,7 @@ from fuzz.backends.cuda import compile_only, launch_loop
 from fuzz.backends.cuda.backend import CudaBackend
 from fuzz.backends.cuda.launch_recorder import record_launches
 from fuzz.backends.execute import run
+from fuzz.backends.triton_host import autotune
 from fuzz.backends.triton_host import compile_only as only_compiling
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.model.case import Argument, Call, Case, Split
@@ -238,8 +241,30 @@ def test_what_the_front_end_alone_sees_chooses_no_configuration(
     monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 1 << 13)
     with compile_only.compile_only(H100):
         assert ask(tuned_product, True) == ""
-        sizes = {json.loads(path.read_text())["shared"] for path in cache.rglob("product_kernel.json")}
-    assert len(sizes) == 2 and max(sizes) > 1 << 13
+    (compiled,) = cache.rglob("product_kernel.json")
+    assert json.loads(compiled.read_text())["shared"] <= 1 << 13
+
+
+def test_a_configuration_that_needs_too_much_shared_memory_is_not_assembled_and_looked_at_once(
+    cache: Path, ask: Callable[[Target, bool], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 1 << 13)
+    optimized, assembled = Mock(wraps=CUDABackend.make_ttgir), Mock(wraps=CUDABackend.make_ptx)
+    monkeypatch.setattr(CUDABackend, "make_ttgir", staticmethod(optimized))
+    monkeypatch.setattr(CUDABackend, "make_ptx", lambda *given: assembled(*given))
+    with compile_only.compile_only(H100):
+        for _ in range(2):  # Another process chooses anew.
+            monkeypatch.setattr(autotune, "CACHES", WeakKeyDictionary())
+            monkeypatch.setattr(autotune, "HAS_CHOSEN", WeakKeyDictionary())
+            assert ask(tuned_product, False) == ""
+            assert (optimized.call_count, assembled.call_count) == (2, 1)
+    (needed,) = cache.rglob("shared_memory.txt")
+    assert int(needed.read_text()) > 1 << 13 and not list(needed.parent.glob("*.ptx"))
+    # On a GPU that has more of it the configuration is compiled.
+    monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 1 << 20)
+    monkeypatch.setattr(autotune, "CACHES", WeakKeyDictionary())
+    with compile_only.compile_only(H100):
+        assert ask(tuned_product, False) == "" and assembled.call_count == 2
 
 
 def test_the_front_end_sees_a_kernel_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
