@@ -227,15 +227,16 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_compiled_comes_first_and_what_does_not_compile_may_be_left_out(case: Case, tmp_path: Path) -> None:
     source = Source(case, tmp_path)
     with compiling(source, 2) as take:
-        before = [take() for _ in range(6)]
-        # The process that is at 2 holds back what is queued at it alone.
-        assert 2 not in before and set(before) <= {0, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16}
+        given = [take() for _ in range(6)]
+        assert 2 not in given, "the process that is at it holds back what is queued at it alone"
         (tmp_path / "go on").touch()
-        later = [take() for _ in range(12)]
-    # How a process has ended says nothing of a plan. What is not left out is compiled as far as it can be.
-    assert {2, 5, 9, 15} < {*before, *later} and len({*before, *later}) == 18
-    assert {1, 3, 7, 11, 13} <= set(source.left_out)
+        # How a process has ended, at 9, says nothing of a plan.
+        while not {2, 5, 9, 15} <= set(given) or not {1, 3, 7, 11, 13} <= set(source.left_out):
+            given.append(take())
+            assert len(given) < 1000
+    assert len(set(given)) == len(given)
     assert not {number for number in source.left_out if number % 2 == 0 or number % 5 == 0 or number == 9}
+    # What is not left out is compiled as far as it can be.
     assert source.requests.count("15 checked") == source.requests.count("15 compiled") == 1
 
 
