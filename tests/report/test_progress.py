@@ -13,6 +13,7 @@ from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
+from fuzz.report.json import run_json
 from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line, summary
 from fuzz.run.derived_rejects import AcceptedInput, InvalidInputs
 from fuzz.run.options import RunOptions
@@ -93,6 +94,15 @@ def test_the_summary_says_that_other_orders_of_programs_were_not_tried() -> None
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 4.0, grid_order_only=True)
     progress.console.print(summary(result))
     assert "program orders" in text.getvalue() and "waits for earlier programs" in " ".join(text.getvalue().split())
+
+
+@pytest.mark.parametrize("count", [0, 12])
+def test_plans_that_were_left_out_are_counted_at_the_end(count: int) -> None:
+    progress, text = watched()
+    result = Result(RunOptions("gelu_bw"), "cuda", RunStatistics(left_out=count), [], 4.0)
+    progress.console.print(summary(result))
+    assert ("12 plans whose kernels do not compile" in text.getvalue()) is bool(count)
+    assert run_json(result)["plans_left_out"] == count
 
 
 def test_what_the_machine_lacks_is_told_when_a_case_waits_for_it_and_at_the_end() -> None:

@@ -16,6 +16,7 @@ from fuzz.errors import WorkerStartError, one_line
 from fuzz.model.case import Case
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.result import Result
+from fuzz.search.statistics import RunStatistics
 from fuzz.worker.protocol import ReplicaGroup
 
 
@@ -50,6 +51,12 @@ def test_a_plan_that_takes_a_whole_slice_is_left_to_a_longer_one_and_not_propose
     running = ReplicaGroup(case, ((),) * 4, 7)
     watching.on_end([running])
     assert (watching.unsettled, watching.plans) == ([running], 1)
+
+
+def test_the_next_slice_does_not_begin_with_plans_that_were_left_out(tmp_path: Path) -> None:
+    watching = watcher(tmp_path)
+    watching.plans = 4
+    assert watching.progress_fields(RunStatistics(left_out=5), 1.0)["plans"] == 9
 
 
 def test_names_of_new_findings_and_of_what_takes_the_place_of_entries_are_noted(case: Case, tmp_path: Path) -> None:
