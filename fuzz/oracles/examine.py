@@ -179,10 +179,8 @@ def make_warm_up_handler(config: WorkerConfig) -> Callable[[Precompile], str | L
 
 
 def make_compile_handler(config: WorkerConfig) -> Callable[[Precompile], str]:
-    """Makes the precompiler's handler that compiles what a case and its oracles launch, without the device.
-
-    Whatever else fails than a compilation fails again in the worker, which reports it.
-    """
+    """Makes the precompiler's handler that compiles what a case and its oracles launch, without the device. What else
+    fails than a compilation fails again in the worker, which reports it."""
     os.nice(POLITE)
     target, launcher = load_launcher(config)
     backend = BACKENDS[config.backend].compile_only()
@@ -192,8 +190,9 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Precompile], str]:
         return lambda request: ""
 
     def compile_calls(calls: Sequence[Call]) -> str:
-        outcomes = (run(target, launcher, [call], backend) for call in calls)
-        return next((one.message for one in outcomes if isinstance(one, CompileError)), "")
+        outcome = run(target, launcher, calls, backend)
+        # An assembler may have been killed.
+        return outcome.message if isinstance(outcome, CompileError) and "PTXASError" not in outcome.message else ""
 
     def handle(request: Precompile) -> str:
         with suppress(Exception):
@@ -201,7 +200,8 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Precompile], str]:
                 why = compile_calls(request.plan.calls) if request.check_first else ""
             if why := why or compile_calls(request.plan.calls):
                 return why
-            compile_calls(calls_of_oracles(target, request.plan))
+            for call in calls_of_oracles(target, request.plan):
+                compile_calls([call])
         return ""
 
     return handle

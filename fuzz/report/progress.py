@@ -152,7 +152,7 @@ def summary(result: Result) -> Table:
         waited = f"cases waited {result.seconds_waited:.1f} s to run, the last one for this: {result.lack}"
         table.add_row("lacking", Text(printable_lines(waited)))
     if statistics.left_out:
-        table.add_row("left out", f"{statistics.left_out} plans whose kernels do not compile")
+        table.add_row("left out", f"{statistics.left_out} plans that Triton refuses to compile")
     if result.grid_order_only:
         table.add_row("program orders", "only the grid's was tried: the kernel waits for earlier programs")
     if result.unconfirmed:

@@ -19,7 +19,7 @@ class RunStatistics:
     """Counts over the cases of one run. A case that was rejected or not run counts only as that.
 
     `compiling` is the share of the workers' time that compiling has taken so far; `left_out` counts plans that did not
-    run, as their kernels do not compile.
+    run, as Triton refuses to compile them.
     """
 
     cases: int = 0

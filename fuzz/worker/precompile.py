@@ -142,9 +142,12 @@ class PlanSource(Protocol):
     def is_compiled(self, plan: Case) -> bool:
         """Whether a plan needs nothing compiled."""
 
+    def next_compiled(self) -> Planned | None:
+        """A plan of that kind; None where none is due."""
+
     @property
-    def is_compiled_due(self) -> bool:
-        """Whether one of the next plans is of that kind."""
+    def may_leave_out(self) -> bool:
+        """Whether any plan is left out."""
 
     def leaves_out(self, plan: Case, why: str) -> bool:
         """Whether a plan is not to run that does not compile, and why."""
@@ -189,18 +192,18 @@ class ReadyFirst:
     def _draw(self, plans: Iterator[Planned]) -> None:
         """Draws plans for the processes, few while none has run: what is learnt of some makes the next ones better."""
         window = min(IN_PROCESS * len(self.workers) + 1 + self._given, MOST_AHEAD)
-        while self._count() < window or not self._ready and self.source.is_compiled_due and self._count() < 2 * window:
+        while len(self._held) + len(self._compiling) + len(self._ready) < window:
             planned = next(plans)
             (self._ready if self.source.is_compiled(planned[0]) else self._held).append(planned)
+        if not self._ready and (compiled := self.source.next_compiled()) is not None:
+            self._ready.append(compiled)
         while self._held and (worker := free_worker(self.workers, IN_PROCESS)) is not None:
             self._send(worker, self._held.popleft())
 
-    def _count(self) -> int:
-        return len(self._held) + len(self._compiling) + len(self._ready)
-
     def _send(self, worker: Worker, planned: Planned, *, runs_anyway: bool = False) -> None:
-        # The front end takes a third of the time of what compiles fast, and all of it where a cache is full.
-        check_first = not runs_anyway and (self._may_fail or self._sent < len(self.workers))
+        # The front end is a third of what compiles fast, and nearly all where everything is in the cache.
+        may_fail = self.source.may_leave_out and (self._may_fail or self._sent < len(self.workers))
+        check_first = may_fail and not runs_anyway
         request = Precompile(planned[0], check_first)
         self._compiling[id(request)] = planned, runs_anyway
         self._sent += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
-from fuzz.search.engines.refusals import Refusals
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
 from fuzz.worker.deadline import Deadline, OutOfTime
@@ -119,22 +119,48 @@ def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Pa
     assert results[0] == results[1] and results[0][2]
 
 
+COMPILES_SOME = """
+import torch
+import triton
+import triton.language as tl
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+@triton.jit
+def kernel(y, x, n, MOST: tl.constexpr):
+    tl.static_assert(MOST > 0, "too large")
+    at = tl.arange(0, 64)
+    tl.store(y + at, tl.load(x + at, at < n) * 2, at < n)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+def doubles(x):
+    y = torch.empty_like(x)
+    kernel[(1,)](y, x, len(x), MOST={most})
+    return dict(y=y)
+"""
+
+
 def compiles_up_to_32(config: WorkerConfig) -> Callable[[Precompile], str]:
     """Answers as a process does that only compiles for a GPU."""
     return lambda request: "too large" * any(call.dims["N"] > 32 for call in request.plan.calls)
 
 
 class NoteSizes(Watcher):
-    """Notes the sizes of the plans that run, and ends the run's time after some."""
+    """Notes how many plans of which sizes ran before how many were left out, and ends the run's time after some."""
 
     deadline: Deadline
 
     def __init__(self) -> None:
-        self.sizes: list[int] = []
+        self.plans, self.large = 0, list[bool]()
+        self.left_out: list[int] = []
 
     def on_group_start(self, group: ReplicaGroup) -> None:
-        self.sizes.append(max(call.dims["N"] for call in group.plan.calls))
-        if len(self.sizes) == 100:
+        self.large.append(max(call.dims["N"] for call in group.plan.calls) > 32)
+
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+        self.left_out.append(statistics.left_out)
+        if len(self.left_out) == 100:
             self.deadline.end_now()
 
 
@@ -145,14 +171,19 @@ def test_where_time_ends_a_run_on_a_gpu_few_plans_run_that_do_not_compile(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(type(BACKENDS["cpu"]), "compiles_without_device", True)
     monkeypatch.setattr("fuzz.worker.precompile.COMPILE", f"{__name__}:compiles_up_to_32")
+    monkeypatch.setattr("fuzz.worker.precompile.WAIT_SECONDS", math.inf)
+    path, watcher = tmp_path / "doubles.py", NoteSizes()
+    path.write_text(COMPILES_SOME.format(most="32 if len(x) <= 32 else 0" if is_true else "64"))
+    watcher.deadline = deadline = Deadline()
+    asked = RunOptions(str(path), engine="random", seconds=1000.0, workers=1)
+    target, how = load(str(path)), {"deadline": deadline, "in_turn": False}
+    Fuzzer(asked, target, "cpu", tmp_path / "found", watcher, {}, **how).run()  # type: ignore[arg-type]
+    large = [index for index, is_large in enumerate(watcher.large[:100]) if is_large]
     if is_true:
-        monkeypatch.setattr(Refusals, "learn", lambda *_: False)
-    watcher = NoteSizes()
-    result = fuzz(tmp_path, "False", watcher, workers=1)
-    large = sum(size > 32 for size in watcher.sizes)
-    assert len(watcher.sizes) == 100 and large
-    # A kernel of which plans ran that were refused compiles more than it is said to.
-    assert result.statistics.left_out > 3 * large if is_true else large > result.statistics.left_out
+        assert len(large) <= watcher.left_out[-1] // 4 and large
+    else:
+        # The first one of those that were refused did compile.
+        assert len(set(watcher.left_out[large[0] :])) == 1 and len(large) > 3
 
 
 class WaitForMoreCases(Watcher):

@@ -164,14 +164,15 @@ def compiles_some(folder: str) -> Callable[[Precompile], str]:
 class Source:
     """Plans of numbers without end, of which it notes those that do not compile and leaves out all but multiples of 5.
 
-    Multiples of `compiled` need nothing compiled, and are due while there are any in `due`.
+    Numbers in `due` need nothing compiled, and come when they are asked for. Nothing is left out where not
+    `may_leave_out`.
     """
 
     case: Case
     folder: Path
     numbers: Iterator[int] = field(default_factory=numbers_from)
-    compiled: int = 1 << 30
-    is_compiled_due: bool = False
+    due: list[int] = field(default_factory=list)
+    may_leave_out: bool = True
     drawn: list[int] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
 
@@ -181,12 +182,15 @@ class Source:
             yield numbered(self.case, number), number
 
     def is_compiled(self, plan: Case) -> bool:
-        return plan.last.dims["N"] % self.compiled == self.compiled - 1
+        return plan.last.dims["N"] < 0
+
+    def next_compiled(self) -> tuple[Case, int] | None:
+        return (numbered(self.case, self.due[0]), self.due.pop(0)) if self.due else None
 
     def leaves_out(self, plan: Case, why: str) -> bool:
         assert why == "odd"
         number = plan.last.dims["N"]
-        if number % 5 == 0:
+        if number % 5 == 0 or not self.may_leave_out:
             return False
         self.left_out.append(number)
         return True
@@ -259,14 +263,22 @@ def test_what_needs_nothing_compiled_is_given_at_once_and_the_processes_are_not_
     case: Case, tmp_path: Path
 ) -> None:
     """Also where all that was drawn before is being compiled."""
-    source = Source(case, tmp_path, chain((2, 4, 6), numbers_from(7)), compiled=8)
+    source = Source(case, tmp_path, chain((2, 4, 6, -1), numbers_from(8, 2)))
     with compiling(source, 1) as take:
-        source.is_compiled_due = True
-        assert take() == 7 and source.drawn == [2, 4, 6, 7]
-        source.is_compiled_due = False
+        source.due = [7, 9]
+        assert take() == 7 and source.drawn == [2, 4, 6]
+        assert {take(), take()} == {9, -1}
         (tmp_path / "go on").touch()
-        assert [take(), take(), take()] == [2, 4, 6]
-    assert not [request for request in source.requests if request.startswith("7")]
+        assert [take(), take()] == [2, 4]
+    assert not {"7", "9", "-1"} & {request.split()[0] for request in source.requests}
+
+
+@pytest.mark.usefixtures("patience")
+def test_where_nothing_is_left_out_the_front_end_does_not_go_first(case: Case, tmp_path: Path) -> None:
+    source = Source(case, tmp_path, numbers_from(11, 2), may_leave_out=False)
+    with compiling(source, 1) as take:
+        assert [take() for _ in range(10)] == list(range(11, 31, 2))
+    assert not [request for request in source.requests if "checked" in request]
 
 
 @pytest.mark.usefixtures("patience")

@@ -90,8 +90,9 @@ def compile_for(
 def front_end_only() -> Iterator[None]:
     """Inside, a kernel that this process has not compiled goes through Triton's front end alone, once.
 
-    What that refuses is known in a hundredth of the time that the compilation of what is launched before may take.
-    Nothing of it is kept, nor which configurations autotuners choose, as no kernel is loaded that may be too large.
+    What that refuses is known before what is launched earlier is compiled, which may take a minute. Nothing of it is
+    kept, nor which configurations autotuners choose, as no kernel is loaded that may be too large. A launch returns
+    None; what a launcher keeps of that is what it has afterwards.
     """
     seen: set[tuple[int, Any]] = set()
 
@@ -100,9 +101,9 @@ def front_end_only() -> Iterator[None]:
     ) -> None:
         """Is called in place of a compilation; None says that there is nothing to launch."""
         if (id(kernel), key) not in seen:
-            seen.add((id(kernel), key))
             _, _, target, *_ = kernel.device_caches[device]
             run_front_end(kernel.ASTSource(kernel, signature, constants, attributes), target, options)
+            seen.add((id(kernel), key))
 
     choices = [Patch(autotune, name, WeakKeyDictionary()) for name in ("CACHES", "HAS_CHOSEN")]
     with patched([Patch(JITFunction, "_do_compile", run_once), *choices]):

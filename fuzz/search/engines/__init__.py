@@ -56,15 +56,19 @@ def make_scheduler(
         random_limits = random_limits._replace(first=first_replicas)
     learns = is_timed and BACKENDS[backend].is_accelerator
     sizes, other_values = (RunnableSizes(), OtherValues()) if learns else (None, None)
+    random = RandomEngine(
+        target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes,
+        other_values=other_values,
+    )  # fmt: skip
     engines: dict[str, Engine] = {
-        "random": RandomEngine(
-            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches, sizes=sizes,
-            other_values=other_values,
-        ),
+        "random": random,
         "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches, first=first),
     }  # fmt: skip
     if name in ("auto", "atheris") and not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     lag = LONG_LAG if name == "random" else LAG
-    return EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes, other_values=other_values)
+    scheduler = EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes, other_values=other_values)
+    if chosen[0] is random:
+        scheduler.propose_again = random.propose_again
+    return scheduler

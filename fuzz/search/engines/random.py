@@ -89,16 +89,28 @@ class RandomEngine:
 
     def propose(self) -> Proposal:
         """The next plan; one in MUTATED is mutated to hold numbers of the dictionary."""
-        number, self.first = self.first, self.first + 1
-        random = Random(f"{self.seed}/{number}")
-        context = MutationContext(self.target, self.dictionary, random)
-        if self.other_values and (again := self.other_values.choose(context)):
-            return Proposal(again, self.count_replicas(number, again))
+        if again := self.propose_again():
+            return again
+        number, context = self._begin()
+        random = context.random
         plan = self.case(number)
         if number % MUTATED == MUTATED - 1 and self.dictionary.numbers:
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
         return Proposal(plan, self.count_replicas(number, plan))
+
+    def propose_again(self) -> Proposal | None:
+        """A plan that ran, with other values; None where none is due."""
+        if self.other_values is None or not self.other_values.is_due:
+            return None
+        number, context = self._begin()
+        plan = self.other_values.choose(context)
+        return Proposal(plan, self.count_replicas(number, plan)) if plan else None
+
+    def _begin(self) -> tuple[int, MutationContext]:
+        """The number of the next plan, and what depends on it alone."""
+        number, self.first = self.first, self.first + 1
+        return number, MutationContext(self.target, self.dictionary, Random(f"{self.seed}/{number}"))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """A plan depends on the seed, its number and the dictionary alone."""

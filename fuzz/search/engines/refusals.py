@@ -1,8 +1,8 @@
 """Decides which plans run although Triton says before that they do not compile.
 
-That a kernel does not compile is found by plans that run. Nothing is learnt of the hundredth that fails for the same
-reason, which takes as long as the first one. What compiles plans ahead launches nothing, though: of a launcher that
-reads what its kernels wrote it may refuse what would compile, so that some plans run whatever it says.
+A plan that runs shows that a kernel does not compile. The hundredth that fails for the same reason shows nothing more
+and takes as long as the first. But where plans are compiled ahead nothing is launched, and a launcher that reads what
+its kernels wrote may ask for what does not compile there alone: so some plans run although they are refused.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
-from fuzz.model.outcome import CompileError
+from fuzz.model.outcome import Raised
 from fuzz.worker.protocol import FAULT_SYMPTOMS, Report
 
 FREE = 8
 """One refused plan of so many runs."""
 MOST_REASONS = 16
 """Reasons of each of which the first plan runs; they differ in more than numbers."""
+COMPILED = ("", FAULT_SYMPTOMS[Raised])
+"""Failures of plans whose kernels compiled. One that hung, or ended its process, may have done so before."""
 NUMBER = re.compile(r"\d+")
 
 
 @dataclass
 class Refusals:
-    """What is known of refused plans. `is_trusted` until one of them ran and did compile."""
+    """What is known of refused plans. `is_trusted` until one of them has run whose kernels do compile."""
 
     is_trusted: bool = True
     refused: int = 0
@@ -48,8 +50,8 @@ class Refusals:
         """Takes in the reports on a plan; whether refusals are not trusted any more since."""
         before = len(self._running)
         self._running = [one for one in self._running if one is not plan]
-        may_be_true = reports[0].not_run or reports[0].failure == FAULT_SYMPTOMS[CompileError]
-        if len(self._running) == before or may_be_true or not self.is_trusted:
+        compiled = not reports[0].not_run and reports[0].failure in COMPILED
+        if len(self._running) == before or not compiled or not self.is_trusted:
             return False
         self.is_trusted = False
         return True

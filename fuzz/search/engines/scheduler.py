@@ -3,7 +3,8 @@
 With several engines the share of each is proportional to its discoveries per unit of cost, old ones counting less and
 less, above a floor that every engine keeps. Nothing is random: the engine that is furthest behind its share is asked
 for the next plan. Engines learn from reports a fixed number of plans later, so that what they propose does not depend
-on how fast workers answer.
+on how fast workers answer. In a run that time ends on a GPU it does: there plans run in the order in which they are
+compiled, and reports come in that order.
 
 A plan that is larger than all before it together waits until it is not: one case of millions of elements may take as
 long as a whole run. What decides is the number of elements, so that the plans do not depend on the machine.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fuzz.model.case import Case
@@ -84,7 +85,7 @@ class EngineScheduler:
     """Chooses the engine of each plan; the first engine proposes the first plans.
 
     `lag` is how many plans later the engines learn from a report, `spent` the cost of the plans so far. `sizes` and
-    `other_values` learn from each at once.
+    `other_values` learn from each at once; `propose_again` gives a plan of the first engine with other values.
     """
 
     engines: Sequence[Engine]
@@ -97,6 +98,7 @@ class EngineScheduler:
     sizes: RunnableSizes | None = None
     other_values: OtherValues | None = None
     refusals: Refusals = field(default_factory=Refusals)
+    propose_again: Callable[[], Proposal | None] = lambda: None
     _proposed: int = 0
     _undivided: float = 0.0
     _postponed: list[tuple[Engine, Proposal]] = field(default_factory=list)
@@ -118,17 +120,24 @@ class EngineScheduler:
         """Yields (plan, number of replicas) for ever."""
         while True:
             self._teach_engines(self._proposed - self.lag)
-            engine, proposal = self._next_proposal()
-            if not self.is_compiled(proposal.plan):
-                plan = self.sharing.decide(proposal.plan, proposal.replica_count)
-                proposal = replace(proposal, plan=plan)
-            self._pending.append((self._proposed, engine, proposal))
-            self._proposed += 1
-            spent = cost(proposal)
-            self.spent += spent
-            self._undivided += spent
-            self.stats[engine.name].deficit -= spent
-            yield proposal.plan, proposal.replica_count
+            yield self._give(*self._next_proposal())
+
+    def _give(self, engine: Engine, proposal: Proposal) -> tuple[Case, int]:
+        """Notes that reports on what an engine proposes will come."""
+        if not self.is_compiled(proposal.plan):
+            proposal = replace(proposal, plan=self.sharing.decide(proposal.plan, proposal.replica_count))
+        self._pending.append((self._proposed, engine, proposal))
+        self._proposed += 1
+        spent = cost(proposal)
+        self.spent += spent
+        self._undivided += spent
+        self.stats[engine.name].deficit -= spent
+        return proposal.plan, proposal.replica_count
+
+    def next_compiled(self) -> tuple[Case, int] | None:
+        """A plan that comes again with other values, which needs nothing compiled; None where none is due."""
+        proposal = self.propose_again()
+        return self._give(self.engines[0], proposal) if proposal else None
 
     def _next_proposal(self) -> tuple[Engine, Proposal]:
         """The first proposal that was postponed and is not too large any more, or else the next one that is not."""
@@ -177,16 +186,14 @@ class EngineScheduler:
         return self.other_values is not None and self.other_values.awaits(plan)
 
     @property
-    def is_compiled_due(self) -> bool:
-        """Whether one of the next plans needs nothing compiled."""
-        return self.other_values is not None and self.other_values.is_due
+    def may_leave_out(self) -> bool:
+        """Whether any plan is left out."""
+        return self.refusals.is_trusted
 
     def leaves_out(self, plan: Case, why: str) -> bool:
         """Whether a plan that does not compile, and why, is not to run; the engines do not learn of it then."""
-        if not self.refusals.leaves_out(plan, why) or (pending := self._take_pending(plan)) is None:
+        if not self.refusals.leaves_out(plan, why) or self._take_pending(plan) is None:
             return False
-        _, engine, proposal = pending
-        self.stats[engine.name].record(0, 0, 0.0, cost(proposal))
         if self.sizes is not None:
             self.sizes.learn_failure(plan)
         return True

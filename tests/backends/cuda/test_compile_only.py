@@ -16,7 +16,9 @@ import torch
 import triton
 import triton.language as tl
 from triton.backends.nvidia.compiler import CUDABackend
+from triton.compiler import ASTSource
 from triton.runtime.driver import driver as drivers
+from triton.runtime.errors import PTXASError
 
 from fuzz import size, target, tensor
 from fuzz.backends.cpu.compilers.compiler import build
@@ -33,6 +35,7 @@ from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
 from fuzz.target.spec import Target
+from fuzz.worker.profile import PROFILE
 from fuzz.worker.protocol import Precompile, WorkerConfig
 
 H100 = {
@@ -206,6 +209,19 @@ def tuned_product(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
     return {"y": y}
 
 
+@triton.autotune([triton.Config({"BLOCK": block}) for block in (32, 64)], key=[])
+@triton.jit
+def tuned_wrong_kernel(y, x, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.static_assert(BLOCK < 0, "never")
+
+
+@target(x=tensor(N), reference=lambda x: {"y": x})
+def tuned_wrongly(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    y = torch.empty_like(x)
+    tuned_wrong_kernel[(1,)](y, x)
+    return {"y": y}
+
+
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[Target, bool], str]:
     """What the precompiler's process says of a plan of a target whose kernels it has not seen."""
@@ -214,7 +230,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[Target, bool], str]:
 
     def ask(made: Target, check_first: bool) -> str:
         monkeypatch.setattr(examine, "load_launcher", lambda config: (made, made.launcher))
-        for kernel in (doubled_kernel, wrong_kernel, tuned_kernel.fn, product_kernel.fn):
+        for kernel in (doubled_kernel, wrong_kernel, tuned_kernel.fn, product_kernel.fn, tuned_wrong_kernel.fn):
             kernel.device_caches.clear()
         return examine.make_compile_handler(WorkerConfig("t", None, "cuda"))(Precompile(plan(33), check_first))
 
@@ -245,19 +261,22 @@ def test_what_the_front_end_alone_sees_chooses_no_configuration(
     assert json.loads(compiled.read_text())["shared"] <= 1 << 13
 
 
-def test_a_configuration_that_needs_too_much_shared_memory_is_not_assembled_and_looked_at_once(
+def test_a_configuration_that_needs_too_much_shared_memory_is_not_assembled_and_not_compiled_again(
     cache: Path, ask: Callable[[Target, bool], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triton.compiler.compiler.max_shared_mem", lambda device: 1 << 13)
-    optimized, assembled = Mock(wraps=CUDABackend.make_ttgir), Mock(wraps=CUDABackend.make_ptx)
-    monkeypatch.setattr(CUDABackend, "make_ttgir", staticmethod(optimized))
+    counted = Mock()
+    monkeypatch.setattr(PROFILE, "move", counted)
+    begun, assembled = Mock(wraps=ASTSource.make_ir), Mock(wraps=CUDABackend.make_ptx)
+    monkeypatch.setattr(ASTSource, "make_ir", lambda *given: begun(*given))
     monkeypatch.setattr(CUDABackend, "make_ptx", lambda *given: assembled(*given))
     with compile_only.compile_only(H100):
         for _ in range(2):  # Another process chooses anew.
             monkeypatch.setattr(autotune, "CACHES", WeakKeyDictionary())
             monkeypatch.setattr(autotune, "HAS_CHOSEN", WeakKeyDictionary())
             assert ask(tuned_product, False) == ""
-            assert (optimized.call_count, assembled.call_count) == (2, 1)
+            assert (begun.call_count, assembled.call_count) == (2, 1)
+    assert [one.args[0] for one in counted.call_args_list] == ["compile"] and 0 < counted.call_args.args[1] < 1000
     (needed,) = cache.rglob("shared_memory.txt")
     assert int(needed.read_text()) > 1 << 13 and not list(needed.parent.glob("*.ptx"))
     # On a GPU that has more of it the configuration is compiled.
@@ -265,6 +284,23 @@ def test_a_configuration_that_needs_too_much_shared_memory_is_not_assembled_and_
     monkeypatch.setattr(autotune, "CACHES", WeakKeyDictionary())
     with compile_only.compile_only(H100):
         assert ask(tuned_product, False) == "" and assembled.call_count == 2
+
+
+@pytest.mark.parametrize("check_first", [False, True])
+def test_what_no_configuration_compiles_is_refused(
+    cache: Path, ask: Callable[[Target, bool], str], check_first: bool
+) -> None:
+    """An autotuner takes an assertion of one for a configuration that cannot be, and launches the first in the end."""
+    with compile_only.compile_only(H100):
+        assert "never" in ask(tuned_wrongly, check_first)
+
+
+def test_a_killed_assembler_says_nothing_of_a_plan(
+    cache: Path, ask: Callable[[Target, bool], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CUDABackend, "make_cubin", Mock(side_effect=PTXASError("`ptxas` failed with error code -9")))
+    with compile_only.compile_only(H100):
+        assert ask(doubled, True) == ask(doubled, False) == ""
 
 
 def test_the_front_end_sees_a_kernel_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

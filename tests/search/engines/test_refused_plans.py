@@ -13,6 +13,8 @@ from fuzz.worker.protocol import NOT_RUN, Report
 FAILED = Report("does not compile: it", False, (Finding("fault", (), "compile-error", "wrong"),), ())
 RAN = Report("returned", False, (), ())
 RAISED = Report("raised it", False, (Finding("fault", (), "raised", "wrong"),), ())
+REJECTED = Report("rejected: it", True, (), ())
+HUNG = Report("did not return", False, (Finding("fault", (), "hung", "wrong"),), ())
 LACKS = Report(f"{NOT_RUN}no memory", False, (), (), not_run=True)
 
 
@@ -33,7 +35,10 @@ def test_reasons_without_end_are_one() -> None:
     assert 200 - MOST_REASONS - 200 // FREE <= sum(left_out) < 200 - MOST_REASONS
 
 
-@pytest.mark.parametrize(("report", "stays"), [(FAILED, True), (LACKS, True), (RAN, False), (RAISED, False)])
+@pytest.mark.parametrize(
+    ("report", "stays"),
+    [(FAILED, True), (LACKS, True), (REJECTED, True), (HUNG, True), (RAN, False), (RAISED, False)],
+)
 def test_nothing_is_left_out_any_more_once_a_refused_plan_did_compile(report: Report, stays: bool) -> None:
     refusals, first = Refusals(), plan(1)
     assert not refusals.leaves_out(first, "why") and refusals.leaves_out(plan(2), "why")

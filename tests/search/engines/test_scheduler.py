@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
-from fuzz.search.engines import EngineScheduler, Proposal, RandomEngine
+from fuzz.search.engines import EngineScheduler, Proposal, RandomEngine, make_scheduler
 from fuzz.search.engines.novelty import Novelty
 from fuzz.search.engines.other_values import OtherValues
 from fuzz.search.engines.runnable_sizes import RunnableSizes, sizes_of
@@ -145,21 +146,32 @@ def test_reports_may_come_in_another_order_than_the_plans_and_some_plans_never_r
 def test_a_plan_that_comes_again_with_other_values_needs_nothing_compiled() -> None:
     target, other_values = load("layernorm_bw"), OtherValues()
     engine = RandomEngine(target, 2, other_values=other_values)
-    scheduler = EngineScheduler([engine], other_values=other_values)
+    scheduler = EngineScheduler([engine], other_values=other_values, propose_again=engine.propose_again)
     drawn = scheduler.plans()
     first, second = next(drawn)[0], next(drawn)[0]
-    assert not scheduler.is_compiled(first) and not scheduler.is_compiled_due
+    assert not scheduler.is_compiled(first) and scheduler.next_compiled() is None
     scheduler.learn(first, [report()])
-    assert scheduler.is_compiled_due
+    assert other_values.is_due
     scheduler.learn(second, [report()])
-    third, _ = next(drawn)
-    assert (
-        scheduler.is_compiled(third)
-        and not scheduler.is_compiled_due
-        and third.last.dims in (first.last.dims, second.last.dims)
-    )
+    third, _ = scheduler.next_compiled() or next(drawn)
+    assert scheduler.is_compiled(third) and third.last.dims in (first.last.dims, second.last.dims)
+    assert scheduler.next_compiled() is None, "the first one shows what they cost"
     scheduler.learn(third, [report()])
-    assert not scheduler.is_compiled(third)
+    assert not scheduler.is_compiled(third) and scheduler.statistics()["random"]["cases"] == 3
+    numbers = [scheduler.engines[0].first]  # type: ignore[attr-defined]
+    assert not scheduler.is_compiled(next(drawn)[0]) and numbers == [3]
+
+
+def test_no_other_engine_is_asked_for_what_comes_again() -> None:
+    def start(folder: Any) -> Any:
+        raise AssertionError
+
+    how: dict[str, Any] = dict(numbers=(), start_process=start, is_timed=True)
+    scheduler = make_scheduler("evolve", load("layernorm_bw"), "cuda", 3, **how)
+    assert scheduler.other_values is not None
+    for _ in range(4):
+        scheduler.learn(next(scheduler.plans())[0], [report()])
+    assert scheduler.other_values.is_due and scheduler.next_compiled() is None
 
 
 def test_what_was_seen_is_no_discovery_again() -> None:
