@@ -84,10 +84,14 @@ class History:
         return [self.first, *self.recent] if self.first else []
 
 
-def usual_workers() -> int:
-    """How many workers a run has that time ends: as many as the machine has processors and memory for."""
+def usual_workers(memory_limit: int) -> int:
+    """How many workers a run has that time ends: as many as the machine has processors and memory for.
+
+    Each may have so many bytes of memory; 0 says no more than it usually needs.
+    """
     processors, memory = len(os.sched_getaffinity(0)), total_memory()
-    return max(1, min(processors // PROCESSORS_PER_WORKER, memory // MEMORY_PER_WORKER, MOST_WORKERS))
+    fitting = memory // max(MEMORY_PER_WORKER, memory_limit)
+    return max(1, min(processors // PROCESSORS_PER_WORKER, fitting, MOST_WORKERS))
 
 
 def usual_helpers(workers: int, backend: str, memory_limit: int) -> int:
@@ -147,7 +151,7 @@ class Fuzzer:
         if self.options.workers is None and self.options.cases:
             self.options = replace(self.options, workers=1)
         elif self.options.workers is None:
-            self.options = replace(self.options, workers=usual_workers())
+            self.options = replace(self.options, workers=usual_workers(self.options.memory))
             self.helpers = usual_helpers(self.options.workers or 1, self.backend, self.options.memory)
 
     def run(self) -> Result:

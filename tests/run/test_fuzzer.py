@@ -367,6 +367,15 @@ def test_triage_has_helpers_where_time_ends_a_run_and_processors_and_memory_are_
         assert Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {}).helpers == count
 
 
+@pytest.mark.parametrize(("limit", "workers"), [(0, 4), (8, 4), (30, 2), (64, 1), (200, 1)])
+def test_workers_that_may_have_more_memory_are_fewer(
+    set_machine: Callable[[int, int], None], limit: int, workers: int
+) -> None:
+    set_machine(64, 64)
+    options = RunOptions("gelu_bw", memory=limit << 30)
+    assert Fuzzer(options, load("gelu_bw"), "cpu", Path("found"), Watcher(), {}).options.workers == workers
+
+
 def test_a_run_with_helpers_stops_them_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are forked as the other workers are, so that they do not load the target again."""
     path, log = tmp_path / "counted.py", tmp_path / "log"
