@@ -196,7 +196,7 @@ class Backend:
         raise NotImplementedError(self.name)
 
     def front_end_only(self) -> AbstractContextManager[None]:
-        """Inside, a backend that only compiles does no more of it than what tells most kernels that do not compile."""
+        """Inside, a backend of `compile_only` goes no further than what finds most kernels that do not compile."""
         return nullcontext()
 
     def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:

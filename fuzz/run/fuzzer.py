@@ -84,26 +84,25 @@ class History:
         return [self.first, *self.recent] if self.first else []
 
 
-def usual_workers(memory_limit: int) -> int:
-    """How many workers a run has that time ends: as many as the machine has processors and memory for.
+def fitting_processes(memory_limit: int) -> int:
+    """How many processes the machine has memory for, of which each may have so many bytes; 0 says the usual ones."""
+    return total_memory() // max(MEMORY_PER_WORKER, memory_limit)
 
-    Each may have so many bytes of memory; 0 says no more than it usually needs.
-    """
-    processors, memory = len(os.sched_getaffinity(0)), total_memory()
-    fitting = memory // max(MEMORY_PER_WORKER, memory_limit)
-    return max(1, min(processors // PROCESSORS_PER_WORKER, fitting, MOST_WORKERS))
+
+def usual_workers(memory_limit: int) -> int:
+    """How many workers a run has that time ends: as many as the machine has processors and memory for."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, min(processors // PROCESSORS_PER_WORKER, fitting_processes(memory_limit), MOST_WORKERS))
 
 
 def usual_helpers(workers: int, backend: str, memory_limit: int) -> int:
     """How many helpers triage has beside so many workers: as many as there are processors and memory left for.
 
-    Each of all these processes may have so many bytes of memory; 0 says no more than they usually need. None where each
-    helper would have to load the target anew, nor one alone, beside which nothing would run.
+    None where each helper would have to load the target anew, nor one alone, beside which nothing would run.
     """
     if not BACKENDS[backend].forks_loaded_processes:
         return 0
-    processors, memory = len(os.sched_getaffinity(0)), total_memory()
-    fitting = memory // max(MEMORY_PER_WORKER, memory_limit) - workers
+    processors, fitting = len(os.sched_getaffinity(0)), fitting_processes(memory_limit) - workers
     most = min((processors - workers - 1) // PROCESSORS_PER_HELPER, fitting, MOST_HELPERS)
     return most if most > 1 else 0
 

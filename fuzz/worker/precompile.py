@@ -158,7 +158,7 @@ class ReadyFirst:
     """Gives each plan when a process has compiled it, without those that `source` leaves out as they do not compile.
 
     For what only compiles, where a plan may take a minute and its replicas a second. `workers` are the processes, at
-    least one; `on_left_out` is told of each plan that is left out.
+    least one; `on_left_out` is called for each plan that is left out.
     """
 
     workers: Sequence[Worker]
@@ -221,11 +221,9 @@ class ReadyFirst:
     def _take_response(self, worker: Worker, request: Precompile, why: str) -> None:
         planned, runs_anyway = self._compiling.pop(id(request))
         self._may_fail |= bool(why)
-        if not why or runs_anyway:
-            self._ready.append(planned)
-        elif self.source.leaves_out(planned[0], why):
+        if why and not runs_anyway and self.source.leaves_out(planned[0], why):
             self.on_left_out()
-        elif request.check_first:
+        elif why and request.check_first:
             # What its launcher launches before is not compiled yet.
             self._send(worker, planned, runs_anyway=True)
         else:

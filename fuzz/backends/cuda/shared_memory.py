@@ -39,8 +39,10 @@ def find_kernel(key: str) -> Any:
 
 
 def add_stages(backend: Any, stages: dict[str, Any], *others: Any) -> None:
-    """Triton's stages of a compilation, the last of which a configuration that is tried and needs too much has not."""
+    """Triton's stages of a compilation; that of a configuration that is tried and needs too much ends before PTX."""
     add_all_stages(backend, stages, *others)
+    if not IS_BENCHMARK.get():
+        return
     make_ptx = stages["ptx"]
 
     def make_ptx_of_what_fits(module: Any, metadata: dict[str, Any]) -> Any:
@@ -48,13 +50,12 @@ def add_stages(backend: Any, stages: dict[str, Any], *others: Any) -> None:
             check(metadata["shared"])
         except OutOfResources as error:
             get_cache_manager(metadata["hash"]).put(str(error.required), NEEDED, binary=False)
-            # Triton tells nobody of a compilation that does not end.
+            # Triton calls its listener at the end of a compilation.
             PROFILE.move("compile", time.perf_counter() - STARTED.get())
             raise
         return make_ptx(module, metadata)
 
-    if IS_BENCHMARK.get():
-        stages["ptx"] = make_ptx_of_what_fits
+    stages["ptx"] = make_ptx_of_what_fits
 
 
 def check(needed: int) -> None:
