@@ -5,6 +5,7 @@
     python -m benchmarks.cold_against BEFORE findings [BUG ..] [--seconds 60] [--releases FOLDER] [--wheels FOLDER]
     python -m benchmarks.cold_against BEFORE planted [BUG ..]
     python -m benchmarks.cold_against BEFORE rates [TARGET ..] [--plans 24] [--slowest 30]
+    python -m benchmarks.cold_against BEFORE warm [TARGET ..] [--plans 6] [--kernels 40]
 
 BEFORE is the folder of the other checkout; this one and that one run at the same time, each on `--width` processors of
 its own, `--jobs` pairs at once. `specialisations`: processor seconds of the launches that compile; a kernel counts by
@@ -12,7 +13,9 @@ the median of its specialisations. `plans`: how many plans and cases `fuzz run -
 to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that repaired
 it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just after it,
 two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
-for the targets that were slowest before. Prints tables in Markdown; a row in which a side failed counts in no median.
+for the targets that were slowest before. `warm`, of a full cache: seconds of the launches of the first plans, each the
+least of many, measured twice, with the processors exchanged. Prints tables in Markdown; a row in which a side failed
+counts in no median.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -117,6 +121,29 @@ def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
         print(f"| {target} | {before:.0f} | {now:.0f} | {now / before:.2f} |")
     middle = median([now / before for before, now, _ in rows] or [math.nan])
     print(f"| median of {len(rows)} | | | {middle:.2f} |")
+
+
+def compare_warm(sides: Sequence[Side], asked: argparse.Namespace) -> None:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> dict[str, float] | None:
+        command = [CHILD, "warm", target, str(asked.plans)]
+        last_line(side.start(cpus, cache, *command))
+        return last_line(side.start(cpus, cache, *command)) or None
+
+    # The second time the sides have each other's processors.
+    twice = [name for name in asked.names or default_targets() for _ in range(2)]
+    times: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    rows: dict[str, float] = {}
+    print("| kernel | before | now | times as long |\n|---|---|---|---|")
+    for target, (before, now) in complete(pairs(measure, twice, sides, asked.jobs, asked.limit, asked.width)):
+        for kernel in sorted(set(before) & set(now) - set(rows)):
+            times[target, kernel].append((before[kernel], now[kernel]))
+            if len(times[target, kernel]) == 2:
+                old, new = (1e6 * sum(one) for one in zip(*times[target, kernel], strict=True))
+                rows[kernel] = new / old
+                print(f"| {kernel} | {old:.0f} us | {new:.0f} us | {rows[kernel]:.2f} |", flush=True)
+        if len(rows) >= asked.kernels:
+            break
+    print(f"| median of {len(rows)} | | | {median(rows.values() or [math.nan]):.2f} |")
 
 
 def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
@@ -226,7 +253,7 @@ def print_medians(rows: Sequence[tuple[float, float]], unit: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("before", type=Path)
-    parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted", "rates"])
+    parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted", "rates", "warm"])
     parser.add_argument("names", nargs="*", help="targets or bugs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--width", type=int, default=1, help="processors of each side")
@@ -244,7 +271,7 @@ def main() -> None:
     else:
         compare = {
             "specialisations": compare_specialisations, "plans": compare_plans, "findings": compare_findings,
-            "rates": compare_rates,
+            "rates": compare_rates, "warm": compare_warm,
         }  # fmt: skip
         compare[asked.what]([before, now], asked)
 

@@ -3,6 +3,7 @@
     python child.py specialisations TARGET PLANS
     python child.py plans TARGET SECONDS
     python child.py rates TARGET PLANS
+    python child.py warm TARGET PLANS
 
 Prints a value in JSON as the last line of its standard output.
 """
@@ -10,8 +11,10 @@ Prints a value in JSON as the last line of its standard output.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+import time
 from collections import defaultdict
 from contextlib import suppress
 from importlib import import_module
@@ -19,6 +22,7 @@ from typing import Any
 
 LATER_PLAN = 256
 """The first plan that has many replicas."""
+REPEATS = 100
 
 
 def processor_seconds() -> float:
@@ -59,6 +63,43 @@ def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
     for number in range(plans):
         run(target, launcher, engine.case(number).calls, backend)
     return found
+
+
+def warm(target_name: str, plans: int) -> dict[str, float]:
+    """Runs each of the first plans of a target many times: by kernel, seconds of its launches when they are fastest.
+
+    The sum over the launches of a plan; kernels have their optimised code from the start.
+    """
+    os.environ["FUZZ_CPU_COMPILER"] = "optimising"
+    preload()
+    from triton.runtime.jit import JITFunction
+
+    from fuzz.backends.execute import run
+    from fuzz.oracles.examine import set_up_process
+    from fuzz.search.engines.random import RandomEngine
+    from fuzz.worker.protocol import WorkerConfig
+
+    launch, launches = JITFunction.run, []
+
+    def launch_measured(self: Any, *arguments: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        result = launch(self, *arguments, **options)
+        launches.append((self.fn.__name__, time.perf_counter() - start))
+        return result
+
+    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
+    JITFunction.run = launch_measured
+    engine, sums = RandomEngine(target, 0), defaultdict(float)
+    for number in range(plans):
+        repeats = []
+        # The first one compiles, and lets autotuners choose.
+        for _ in range(1 + REPEATS):
+            launches.clear()
+            run(target, launcher, engine.case(number).calls, backend)
+            repeats.append(list(launches))
+        for same in zip(*repeats[1:], strict=True):
+            sums[same[0][0]] += min(seconds for _, seconds in same)
+    return sums
 
 
 def preload() -> None:
@@ -119,5 +160,5 @@ if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     if what == "plans":
         plans(arguments[0], float(arguments[1]))
-    measure = {"specialisations": specialisations, "rates": rates}[what]
+    measure = {"specialisations": specialisations, "rates": rates, "warm": warm}[what]
     print(json.dumps(measure(arguments[0], int(arguments[1]))))
