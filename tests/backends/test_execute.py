@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend, execute
-from fuzz.backends.autodiff import backward, gradients, make_writable
+from fuzz.backends.autodiff import backward, differentiate, gradients, make_writable
 from fuzz.backends.cuda.backend import external_shortage
 from fuzz.backends.execute import FatalError, run
 from fuzz.errors import BackendError, TargetError
@@ -351,6 +353,34 @@ def test_a_differentiated_argument_may_be_written(launcher: Any) -> None:
     results = gradients(lambda given: {"y": launcher(*make_writable(given, ("x",)).values())}, tensors, cotangents)
     assert [results[name].unique().tolist() for name in ("dx", "dweight")] == [[5.0], [4.0]]
     assert tensors["x"].unique().tolist() == [10.0] and tensors["x"]._version
+
+
+DIFFERENTIATED = """
+import sys
+import torch
+from fuzz.backends.autodiff import differentiate
+from fuzz.reference.envelope.evaluate import evaluate_backward
+from fuzz.reference.envelope.precision import make_precision
+
+x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+dx, nothing = differentiate([x * x], [x, y], [torch.ones(3)])
+assert dx.tolist() == [2.0] * 3 and nothing is None
+given = dict(x=torch.ones(3, dtype=torch.float64)), dict(y=torch.ones(3, dtype=torch.float64))
+expected = evaluate_backward(lambda x: dict(y=x * x), *given, ("x",), make_precision("libm"))
+assert expected["dx"].value.tolist() == [2.0] * 3
+assert "torch.fx.experimental.symbolic_shapes" not in sys.modules
+"""
+
+
+def test_gradients_need_no_import_of_symbolic_shapes_which_takes_long() -> None:
+    subprocess.run([sys.executable, "-c", DIFFERENTIATED], check=True, timeout=300)
+
+
+def test_heads_whose_gradients_have_another_shape_are_refused() -> None:
+    """The engine alone would expand them, or add up what they have more."""
+    x = torch.ones(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        differentiate([x * 2], [x], [torch.ones(4, 2, 3)])
 
 
 class Unexaminable(Exception):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from fuzz.backends.autodiff import differentiate
 from fuzz.reference.dispatch import PlainWriteError
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
 from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
@@ -173,7 +174,7 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
         grads: Any = [None] * len(leaves)
         if differentiable and leaves:
             heads, seeds = [outputs[n] for n in differentiable], [given_cotangents[n] for n in differentiable]
-            grads = torch.autograd.grad(heads, list(leaves.values()), seeds, allow_unused=True)
+            grads = differentiate(heads, list(leaves.values()), seeds)
         pairs = zip(leaves.items(), grads, strict=True)
         return {**outputs, **{f"d{n}": torch.zeros_like(leaf) if g is None else g for (n, leaf), g in pairs}}
 
