@@ -14,8 +14,8 @@ to the first finding of the bugs of `make history`; a finding counts where its c
 it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just after it,
 two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
 for the targets that were slowest before. `warm`, of a full cache: seconds of the launches of the first plans, each the
-least of many, measured twice, with the processors exchanged. Prints tables in Markdown; a row in which a side failed
-counts in no median.
+least of many, measured twice, with the processors exchanged where `--jobs` is 1. Prints tables in Markdown; a row in
+which a side failed counts in no median.
 """
 
 from __future__ import annotations
@@ -106,11 +106,15 @@ def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
     print(f"| median of {len(rows)} | | | {median(rows or [math.nan]):.1f} | | |")
 
 
+def with_full_cache(side: Side, cpus: Sequence[int], cache: str, *arguments: str) -> Any:
+    """What a process measures after another one has done the same and filled its cache."""
+    last_line(side.start(cpus, cache, CHILD, *arguments))
+    return last_line(side.start(cpus, cache, CHILD, *arguments))
+
+
 def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
     def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> float | None:
-        command = [CHILD, "rates", target, str(asked.plans)]
-        last_line(side.start(cpus, cache, *command))
-        done = last_line(side.start(cpus, cache, *command))
+        done = with_full_cache(side, cpus, cache, "rates", target, str(asked.plans))
         return done["cases"] / done["seconds"] if done else None
 
     print("| target | cases/s before | now | times as many |\n|---|---|---|---|")
@@ -125,9 +129,7 @@ def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
 
 def compare_warm(sides: Sequence[Side], asked: argparse.Namespace) -> None:
     def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> dict[str, float] | None:
-        command = [CHILD, "warm", target, str(asked.plans)]
-        last_line(side.start(cpus, cache, *command))
-        return last_line(side.start(cpus, cache, *command)) or None
+        return with_full_cache(side, cpus, cache, "warm", target, str(asked.plans)) or None
 
     # The second time the sides have each other's processors.
     twice = [name for name in asked.names or default_targets() for _ in range(2)]

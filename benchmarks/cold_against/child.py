@@ -16,7 +16,9 @@ import resource
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -35,12 +37,6 @@ def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
     """Runs the first plans of a target in this process: by kernel, the seconds of each launch that compiled it."""
     from triton.runtime.jit import JITFunction
 
-    from fuzz.backends.execute import run
-    from fuzz.oracles.examine import set_up_process
-    from fuzz.search.engines.random import RandomEngine
-    from fuzz.worker.protocol import WorkerConfig
-
-    preload()
     found: dict[str, list[float]] = defaultdict(list)
     compiled: list[str] = []
     compile_kernel, launch = JITFunction._do_compile, JITFunction.run
@@ -57,11 +53,10 @@ def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
             found[compiled[0]].append(processor_seconds() - start)
         return result
 
-    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
+    runs = first_plans(target_name, plans)
     JITFunction._do_compile, JITFunction.run = compile_noted, launch_measured
-    engine = RandomEngine(target, 0)
-    for number in range(plans):
-        run(target, launcher, engine.case(number).calls, backend)
+    for run_plan in runs:
+        run_plan()
     return found
 
 
@@ -71,13 +66,7 @@ def warm(target_name: str, plans: int) -> dict[str, float]:
     The sum over the launches of a plan; kernels have their optimised code from the start.
     """
     os.environ["FUZZ_CPU_COMPILER"] = "optimising"
-    preload()
     from triton.runtime.jit import JITFunction
-
-    from fuzz.backends.execute import run
-    from fuzz.oracles.examine import set_up_process
-    from fuzz.search.engines.random import RandomEngine
-    from fuzz.worker.protocol import WorkerConfig
 
     launch, launches = JITFunction.run, []
 
@@ -87,19 +76,31 @@ def warm(target_name: str, plans: int) -> dict[str, float]:
         launches.append((self.fn.__name__, time.perf_counter() - start))
         return result
 
-    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
+    runs, sums = first_plans(target_name, plans), defaultdict(float)
     JITFunction.run = launch_measured
-    engine, sums = RandomEngine(target, 0), defaultdict(float)
-    for number in range(plans):
+    for run_plan in runs:
         repeats = []
         # The first one compiles, and lets autotuners choose.
         for _ in range(1 + REPEATS):
             launches.clear()
-            run(target, launcher, engine.case(number).calls, backend)
+            run_plan()
             repeats.append(list(launches))
         for same in zip(*repeats[1:], strict=True):
             sums[same[0][0]] += min(seconds for _, seconds in same)
     return sums
+
+
+def first_plans(target_name: str, plans: int) -> list[Callable[[], Any]]:
+    """Sets this process up as a worker of the target: what runs each of its first plans."""
+    preload()
+    from fuzz.backends.execute import run
+    from fuzz.oracles.examine import set_up_process
+    from fuzz.search.engines.random import RandomEngine
+    from fuzz.worker.protocol import WorkerConfig
+
+    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
+    engine = RandomEngine(target, 0)
+    return [partial(run, target, launcher, engine.case(number).calls, backend) for number in range(plans)]
 
 
 def preload() -> None:
