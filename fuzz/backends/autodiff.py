@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch.autograd.graph import _engine_run_backward
 
 Tensors = Mapping[str, torch.Tensor]
 Launch = Callable[[Tensors], Tensors]
@@ -76,20 +75,23 @@ def backward(
 
 
 def differentiate(
-    heads: Sequence[torch.Tensor],
-    leaves: Sequence[torch.Tensor],
-    grad_outputs: Sequence[torch.Tensor],
-    *,
-    retain: bool = False,
+    heads: list[torch.Tensor], leaves: list[torch.Tensor], grad_outputs: list[torch.Tensor], *, retain: bool = False
 ) -> tuple[torch.Tensor | None, ...]:
     """What `torch.autograd.grad` returns of the leaves; None for those that no head depends on.
 
     That compares shapes by functions whose import takes 0.3 s of each process, and is asked only where they differ.
+    Modes such as a default device are not on while functions' backwards run, as they are not there.
     """
+    given = (*heads, *leaves)
+    if torch.overrides.has_torch_function(given):
+        grads: tuple[torch.Tensor | None, ...] = torch.overrides.handle_torch_function(
+            differentiate, given, heads, leaves, grad_outputs, retain=retain
+        )
+        return grads
     if any(head.shape != grad.shape for head, grad in zip(heads, grad_outputs, strict=True)):
         return torch.autograd.grad(heads, leaves, grad_outputs, retain_graph=retain, allow_unused=True)
     arguments = (tuple(heads), tuple(grad_outputs), retain, False, tuple(leaves))
-    return _engine_run_backward(*arguments, allow_unreachable=True, accumulate_grad=False)
+    return torch.autograd.graph._engine_run_backward(*arguments, allow_unreachable=True, accumulate_grad=False)
 
 
 def as_gradient(cotangent: torch.Tensor, output: torch.Tensor) -> torch.Tensor:

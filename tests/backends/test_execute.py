@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -377,10 +377,34 @@ def test_gradients_need_no_import_of_symbolic_shapes_which_takes_long() -> None:
 
 
 def test_heads_whose_gradients_have_another_shape_are_refused() -> None:
-    """The engine alone would expand them, or add up what they have more."""
+    """The engine alone would add up what they have more."""
     x = torch.ones(2, 3, requires_grad=True)
     with pytest.raises(RuntimeError, match="Mismatch in shape"):
         differentiate([x * 2], [x], [torch.ones(4, 2, 3)])
+
+
+class Allocates(torch.autograd.Function):
+    """The identity, whose backward notes where torch allocates."""
+
+    devices: ClassVar[list[torch.device]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        Allocates.devices.append(torch.empty(1).device)
+        return gradient
+
+
+@pytest.mark.parametrize("grad", [differentiate, torch.autograd.grad])
+def test_no_mode_is_on_in_a_backward(grad: Callable[..., Any]) -> None:
+    x = torch.ones(3, requires_grad=True)
+    y = Allocates.apply(x)
+    with torch.device("meta"):
+        (dx,) = grad([y], [x], [torch.ones(3, device="cpu")])
+    assert dx.tolist() == [1.0] * 3 and Allocates.devices.pop() == torch.device("cpu")
 
 
 class Unexaminable(Exception):

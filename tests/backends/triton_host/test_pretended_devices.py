@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from fuzz.backends import cpu
+from fuzz.backends import autodiff, cpu
 from fuzz.backends.cpu.runtime.activation import DRIVER
 from fuzz.backends.triton_host.identity import pretence
 
@@ -44,6 +44,7 @@ class Recorded(torch.autograd.Function):
         lambda y, x: y.backward(),
         lambda y, x: torch.autograd.backward([y]),
         lambda y, x: torch.autograd.grad(y, x),
+        lambda y, x: autodiff.differentiate([y], [x], [torch.ones_like(y)]),
     ],
 )
 def test_gradients_are_computed_on_the_gpu(differentiate):

@@ -65,9 +65,16 @@ def scale(x):
     return FACTOR * x
 """
 """Of a file that is in no package the import fails, beside a target as in a script."""
+OF_TYPING = """
+
+def scale(x):
+    factors: Sequence[float] = [4, 5]
+    return factors[0] * factors[1] * x
+"""
 BORROWED += [
     ("from borrowed.scales import scale", "scale(x)", {**PACKAGE, "borrowed/scales.py": OPTIONAL.format(otherwise=2)}),
     ("from helper import scale", "scale(x)", {"helper.py": OPTIONAL.format(otherwise=20), "factors.py": "FACTOR = 2"}),
+    ("from helper import scale", "scale(x)", {"helper.py": "from typing import Sequence\n" + OF_TYPING}),
 ]
 
 
