@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -72,7 +73,7 @@ def perturb_problem(reference: Reference, inputs: Mapping[str, Any], seed: int) 
     Inputs beyond a bound cannot move what is computed of them, and sums of them would seem to be better conditioned
     than they are.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = np.random.default_rng(seed)
     perturbed = dict(inputs)
     for name, x in inputs.items():
         if isinstance(x, torch.Tensor) and x.is_floating_point():
@@ -90,7 +91,7 @@ class MovedBounds(TorchFunctionMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = np.random.default_rng(seed)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -99,6 +100,9 @@ class MovedBounds(TorchFunctionMode):
         return torch.where(out == args[0], out, out * _near_one(out.shape, self.generator))
 
 
-def _near_one(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
-    """Factors that change the last digits of doubles."""
-    return 1 + (torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1) * LAST_DIGITS
+def _near_one(shape: torch.Size, generator: np.random.Generator) -> torch.Tensor:
+    """Factors that change the last digits of doubles.
+
+    Drawn by numpy, as exact arithmetic, in which clamps are perturbed, has no rule for random numbers.
+    """
+    return torch.from_numpy(np.asarray(1 + generator.uniform(-1, 1, shape) * LAST_DIGITS))
