@@ -31,7 +31,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 from benchmarks.cold import default_targets, library_targets
@@ -140,7 +140,7 @@ def compare_warm(sides: Sequence[Side], asked: argparse.Namespace) -> None:
         for kernel in sorted(set(before) & set(now) - set(rows)):
             times[target, kernel].append((before[kernel], now[kernel]))
             if len(times[target, kernel]) == 2:
-                old, new = (1e6 * sum(one) for one in zip(*times[target, kernel], strict=True))
+                old, new = (1e6 * fmean(one) for one in zip(*times[target, kernel], strict=True))
                 rows[kernel] = new / old
                 print(f"| {kernel} | {old:.0f} us | {new:.0f} us | {rows[kernel]:.2f} |", flush=True)
         if len(rows) >= asked.kernels:

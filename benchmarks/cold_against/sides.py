@@ -74,6 +74,10 @@ def pairs(
             free.put(cpus[::-1])
 
     with ThreadPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(all_sides, name) for name in names]):
-            if (measured := done.result()) is not None:
-                yield measured
+        try:
+            for done in as_completed([pool.submit(all_sides, name) for name in names]):
+                if (measured := done.result()) is not None:
+                    yield measured
+        finally:
+            # Who has seen enough waits for what is under way alone.
+            pool.shutdown(wait=False, cancel_futures=True)
