@@ -28,6 +28,8 @@ SCRATCH_TERMS, SCRATCH_NUMBERS = 4096, 20
 """Numbers for each term of a sum that the loops measure several sums of at a time, and the most terms of such a sum."""
 LOOK_SECONDS = 0.05
 """Seconds between two looks at whether the loops are compiled."""
+PATIENCE_SECONDS = 2.0
+"""Seconds after the first look from which on they are: they take a second, which a process that ends sooner lacks."""
 
 
 class MemberLayout(ctypes.Structure):
@@ -153,6 +155,7 @@ class LoopsCompiler:
     found: Any = None
     _build: BackgroundBuild | None = None
     _next_look: float = 0.0
+    _begin: float = math.inf
 
     def look(self) -> Any:
         """The functions of loops.c, None where they are not there."""
@@ -171,7 +174,9 @@ class LoopsCompiler:
             with suppress(OSError):
                 self.found, self._build = bind_loops(path), None
         elif self._build is None or self._build.is_foreign:
-            self._build = BackgroundBuild.start(loops_text())
+            self._begin = min(self._begin, self._next_look + PATIENCE_SECONDS)
+            if self._next_look > self._begin:
+                self._build = BackgroundBuild.start(loops_text())
         elif self._build.has_ended() and not path.exists():
             self._next_look = math.inf
 

@@ -62,6 +62,15 @@ def test_they_are_compiled_in_the_background(tmp_path: Path, monkeypatch: pytest
     assert LoopsCompiler().look() is not None
 
 
+def test_a_process_that_ends_soon_has_none_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triton.knobs.cache.dir", str(tmp_path))
+    monkeypatch.setattr(noise_loops, "PATIENCE_SECONDS", 1e6)
+    compiler = LoopsCompiler()
+    for _ in range(3):
+        compiler._next_look = 0.0
+        assert compiler.look() is None and compiler._build is None
+
+
 def test_without_a_compiler_they_are_left_to_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triton.knobs.cache.dir", str(tmp_path))
     for command in ("/nowhere/cc", "/bin/false"):
