@@ -29,7 +29,7 @@ SCRATCH_TERMS, SCRATCH_NUMBERS = 4096, 20
 LOOK_SECONDS = 0.05
 """Seconds between two looks at whether the loops are compiled."""
 PATIENCE_SECONDS = 2.0
-"""Seconds after the first look from which on they are: they take a second, which a process that ends sooner lacks."""
+"""Seconds from the first look to compiling them: that takes a second, which is lost where a process ends sooner."""
 
 
 class MemberLayout(ctypes.Structure):
@@ -155,7 +155,7 @@ class LoopsCompiler:
     found: Any = None
     _build: BackgroundBuild | None = None
     _next_look: float = 0.0
-    _begin: float = math.inf
+    _first_look: float = math.inf
 
     def look(self) -> Any:
         """The functions of loops.c, None where they are not there."""
@@ -174,8 +174,9 @@ class LoopsCompiler:
             with suppress(OSError):
                 self.found, self._build = bind_loops(path), None
         elif self._build is None or self._build.is_foreign:
-            self._begin = min(self._begin, self._next_look + PATIENCE_SECONDS)
-            if self._next_look > self._begin:
+            now = time.monotonic()
+            self._first_look = min(self._first_look, now)
+            if now > self._first_look + PATIENCE_SECONDS:
                 self._build = BackgroundBuild.start(loops_text())
         elif self._build.has_ended() and not path.exists():
             self._next_look = math.inf
