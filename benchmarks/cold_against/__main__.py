@@ -268,6 +268,8 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path)
     asked = parser.parse_args()
     before, now = Side(asked.before.absolute()), Side(ROOT)
+    for side in (before, now):
+        side.compile_bytecode()
     if asked.what == "planted":
         measure_planted(now, asked)
     else:

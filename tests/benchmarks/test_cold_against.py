@@ -37,6 +37,18 @@ def test_nothing_is_begun_after_the_limit():
     assert not list(pairs(lambda *_: 0, ["a", "b"], [Side(ROOT)], 1, limit=0))
 
 
+def test_processes_of_a_side_import_bytecode(tmp_path):
+    module = tmp_path / "fuzz" / "module.py"
+    module.parent.mkdir()
+    module.touch()
+    side = Side(tmp_path)
+    side.compile_bytecode()
+    running = side.start(
+        [0], str(tmp_path), "-c", "import os, fuzz.module; print(os.path.exists(fuzz.module.__cached__))"
+    )
+    assert running.communicate()[0].split() == ["True"]
+
+
 def measured_by_child(what, cache):
     environment = os.environ | {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-P", str(CHILD), what, "gelu_bw", "1"]
