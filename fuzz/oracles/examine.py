@@ -16,7 +16,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
-from fuzz.backends.quick_imports import quick_imports
+from fuzz.backends.imports import quick_imports
 from fuzz.backends.shortage import describe_lack
 from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.backends import BACKENDS, check_name
 from fuzz.backends import backend as named_backend
-from fuzz.backends.quick_imports import quick_imports
+from fuzz.backends.imports import quick_imports
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted, locate, module_name

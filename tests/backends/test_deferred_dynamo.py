@@ -1,4 +1,4 @@
-"""Targets are loaded without torch._dynamo, which takes seconds to import; each test needs a process without it."""
+"""Targets are loaded without torch._dynamo and sympy, which take long to import; each test needs a new process."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 SETUP = """
 import sys
 import torch
-from fuzz.backends.deferred_dynamo import deferring_dynamo
+from fuzz.backends.imports.deferred_dynamo import deferring_dynamo
 
 def is_imported():
     return "torch._dynamo" in sys.modules
@@ -53,7 +53,7 @@ from fuzz.worker.protocol import WorkerConfig
 
 _, launcher = load_launcher(WorkerConfig({path!r}, None, "cpu"))
 assert load_checked_target({path!r}, None, "cpu") and launcher(torch.ones(1)) == dict(y=1)
-assert not is_imported()
+assert not is_imported() and "torch.distributed.tensor" in sys.modules and "sympy" not in sys.modules
 """
 TARGET = """
 import torch
@@ -69,6 +69,14 @@ N = size("N", 1, 8)
 def identity(x):
     import beside
     return dict(y=beside.same(same(x)))
+"""
+BESIDE = """
+import torch
+from torch.distributed.tensor import DTensor
+
+@torch.compiler.disable
+def same(x):
+    return x
 """
 
 
@@ -87,5 +95,5 @@ def test_nothing_is_compiled_where_that_is_switched_off() -> None:
 
 def test_a_target_and_its_imports_are_loaded_that_way(tmp_path: Path) -> None:
     (tmp_path / "identity.py").write_text(TARGET)
-    (tmp_path / "beside.py").write_text("import torch\n\n@torch.compiler.disable\ndef same(x):\n    return x\n")
+    (tmp_path / "beside.py").write_text(BESIDE)
     run(LOADED.format(path=str(tmp_path / "identity.py")))

@@ -6,14 +6,11 @@ On import it makes a table of torch's functions for the rest of the process, in 
 
 from __future__ import annotations
 
-import importlib.abc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
-from typing import Any
 
+from fuzz.backends.import_hook import ImportHook
 from fuzz.backends.triton_host.patching import Patch, patched
 
 NAME = "torch._dynamo"
@@ -21,37 +18,19 @@ waiting: list[Callable[[], None]] = []
 """What is called once the module is imported."""
 
 
-class DynamoFinder(importlib.abc.MetaPathFinder):
+class DynamoFinder(ImportHook):
     """Finds that one module where it is not imported yet. `unpatched()` takes the patches away for a block."""
 
     def __init__(self, unpatched: Callable[[], AbstractContextManager[object]]) -> None:
+        super().__init__(NAME, self.importing)
         self.unpatched = unpatched
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path, target) if name == NAME else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = UnpatchedLoader(spec.loader, self.unpatched)
-        return spec
-
-
-class UnpatchedLoader(importlib.abc.Loader):
-    """Executes a module without the patches."""
-
-    def __init__(self, loader: Any, unpatched: Callable[[], AbstractContextManager[object]]) -> None:
-        self.loader, self.unpatched = loader, unpatched
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self.loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
+    @contextmanager
+    def importing(self) -> Iterator[None]:
         with self.unpatched():
-            self.loader.exec_module(module)
+            yield
         for apply in waiting:
             apply()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
 
 
 def install(finder: DynamoFinder) -> Callable[[], None]:
