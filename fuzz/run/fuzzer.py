@@ -54,6 +54,9 @@ UNGUIDED_ENGINES = ("random", "exhaustive")
 PROCESSORS_PER_WORKER, MEMORY_PER_WORKER = 4, 8 << 30
 """Processors and bytes of the machine for which a run that time ends has a worker. The other processors compile coming
 plans and triage what disagrees; half of the bytes are that worker's."""
+LEAST_WORKERS = 2
+"""Workers on as many processors, without an accelerator: two workers compile less together than one of them and a
+process that compiles ahead, whose plans are loaded and launched once more."""
 MOST_WORKERS = 4
 """Workers that a run has at most by default: on a GPU more of them share its memory, and gain little."""
 PROCESSORS_PER_HELPER, MOST_HELPERS = 2, 8
@@ -89,10 +92,12 @@ def fitting_processes(memory_limit: int) -> int:
     return total_memory() // max(MEMORY_PER_WORKER, memory_limit)
 
 
-def usual_workers(memory_limit: int) -> int:
+def usual_workers(backend: str, memory_limit: int) -> int:
     """How many workers a run has that time ends: as many as the machine has processors and memory for."""
     processors = len(os.sched_getaffinity(0))
-    return max(1, min(processors // PROCESSORS_PER_WORKER, fitting_processes(memory_limit), MOST_WORKERS))
+    least = 1 if BACKENDS[backend].is_accelerator else min(processors, LEAST_WORKERS)
+    most = max(processors // PROCESSORS_PER_WORKER, least)
+    return max(1, min(most, fitting_processes(memory_limit), MOST_WORKERS))
 
 
 def usual_helpers(workers: int, backend: str, memory_limit: int) -> int:
@@ -150,7 +155,7 @@ class Fuzzer:
         if self.options.workers is None and self.options.cases:
             self.options = replace(self.options, workers=1)
         elif self.options.workers is None:
-            self.options = replace(self.options, workers=usual_workers(self.options.memory))
+            self.options = replace(self.options, workers=usual_workers(self.backend, self.options.memory))
             self.helpers = usual_helpers(self.options.workers or 1, self.backend, self.options.memory)
 
     def run(self) -> Result:

@@ -26,8 +26,9 @@ MOST_AHEAD = 1024
 class Pool:
     """Examines a stream of replica groups; reports come in the order of the groups.
 
-    Its workers, of one handler and configuration, are started when the first groups come. A group of which a replica
-    could not run is examined again, as `backoff` says.
+    Its workers, of one handler and configuration, are started when the first groups come, all but one after the first
+    reports: beside it they would compile the same. A group of which a replica could not run is examined again, as
+    `backoff` says.
     """
 
     handler: str
@@ -40,6 +41,7 @@ class Pool:
     orders: ProgramOrders = field(default_factory=ProgramOrders)
     workers: list[Worker] = field(default_factory=list)
     backoff: RetryBackoff = field(default_factory=RetryBackoff)
+    _has_begun: bool = False
     _sent: dict[int, list[int]] = field(default_factory=dict)
     _tries: Counter[int] = field(default_factory=Counter)
     _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Pool:
 
     def start(self) -> None:
         """Starts the workers before the first group has come."""
+        self._has_begun = True
         for worker in self.workers:
             if worker.process is None:
                 worker.start()
@@ -105,7 +108,7 @@ class Pool:
         return add_seconds(worker.profile for worker in self.workers)
 
     def _free_worker(self) -> Worker | None:
-        least = min(self.workers, key=lambda worker: len(worker.pending))
+        least = min(self.workers if self._has_begun else self.workers[:1], key=lambda worker: len(worker.pending))
         return least if len(least.pending) < QUEUE_DEPTH else None
 
     def _collect(self) -> None:
@@ -113,6 +116,7 @@ class Pool:
         worker = wait_for_response([worker for worker in self.workers if worker.pending], POLL_SECONDS)
         answered = worker.receive(0) if worker is not None else None
         if worker is not None and answered is not None:
+            self._has_begun = True
             group, response = answered
             reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
             number = self._sent[id(worker)].pop(0)

@@ -66,7 +66,7 @@ class EndAtHang(Watcher):
 
 def test_a_call_that_still_runs_at_the_end_is_killed_and_no_hang(tmp_path: Path) -> None:
     start = time.monotonic()
-    result = fuzz(tmp_path, "x.numel() > 4", EndAtHang())
+    result = fuzz(tmp_path, "x.numel() > 4", EndAtHang(), workers=1)
     assert time.monotonic() - start < 300 and result.calls_cut_off == 1
     assert all(bug.finding.symptom != "hung" for bug in result.bugs)
     assert not any("hung" in path.name for path in corpus.entry_files([tmp_path]))
@@ -328,31 +328,33 @@ def set_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "cases", "processors", "gibibytes", "workers"),
+    ("asked", "cases", "processors", "gibibytes", "workers", "on_gpu"),
     [
-        (None, None, 128, 64, 4), (None, None, 8, 64, 2), (None, None, 7, 64, 1), (None, None, 1, 1, 1),
-        (None, None, 16, 24, 3), (None, None, 16, 6, 1), (None, 100, 16, 64, 1), (3, None, 2, 6, 3),
+        (None, None, 128, 64, 4, 4), (None, None, 8, 64, 2, 2), (None, None, 7, 64, 2, 1), (None, None, 1, 64, 1, 1),
+        (None, None, 2, 24, 2, 1), (None, None, 2, 12, 1, 1), (None, None, 16, 24, 3, 3), (None, None, 16, 6, 1, 1),
+        (None, 100, 16, 64, 1, 1), (3, None, 2, 6, 3, 3),
     ],
 )  # fmt: skip
-def test_a_run_has_a_worker_for_four_processors_unless_the_number_of_cases_ends_it(
+def test_a_run_has_a_worker_for_four_processors_and_two_for_two_unless_the_number_of_cases_ends_it(
     set_machine: Callable[[int, int], None],
     asked: int | None,
     cases: int | None,
     processors: int,
     gibibytes: int,
     workers: int,
+    on_gpu: int,
 ) -> None:
     set_machine(processors, gibibytes)
     options = RunOptions("gelu_bw", cases=cases, workers=asked)
-    for backend in ("cpu", "cuda"):
+    for backend, count in (("cpu", workers), ("cuda", on_gpu)):
         fuzzer = Fuzzer(options, load("gelu_bw"), backend, Path("found"), Watcher(), {})
-        assert fuzzer.options.workers == workers
+        assert fuzzer.options.workers == count
 
 
 @pytest.mark.parametrize(
     ("asked", "processors", "gibibytes", "helpers"),
     [
-        ({}, 128, 128, 8), ({}, 16, 128, 5), ({}, 8, 64, 2), ({}, 6, 64, 2), ({}, 5, 64, 0), ({}, 2, 64, 0),
+        ({}, 128, 128, 8), ({}, 16, 128, 5), ({}, 8, 64, 2), ({}, 7, 64, 2), ({}, 6, 64, 0), ({}, 2, 64, 0),
         ({}, 16, 40, 0), ({}, 16, 48, 2), ({"cases": 100}, 16, 128, 0), ({"workers": 1}, 16, 128, 0),
         ({"memory": 16 << 30}, 16, 128, 4), ({"memory": 1 << 30}, 16, 48, 2), ({"memory": 64 << 30}, 16, 128, 0),
     ],

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -87,21 +88,34 @@ def test_a_death_is_reported_in_its_place_and_the_rest_is_examined(case: Case, c
     assert outcomes == [(index, died if action == "segfault" else str(index)) for index, action in enumerate(actions)]
 
 
+def test_other_workers_begin_after_the_first_report_unless_all_were_started(case: Case) -> None:
+    for starts in (False, True):
+        with pool(2) as workers:
+            if starts:
+                workers.start()
+            results = workers.examine(group(case, "slow", index) for index in range(3 * QUEUE_DEPTH))
+            processes = [report.examined[0] for _, (report,) in results]
+        alone = processes[:QUEUE_DEPTH]
+        assert (len(set(alone)), len(set(processes))) == ((2, 2) if starts else (1, 2))
+
+
 def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
     drawn = 0
     start = time.monotonic()
 
     def groups() -> Iterator[ReplicaGroup]:
         nonlocal drawn
-        yield group(case, "hang", 0)
+        # Other workers begin after the first report.
+        yield group(case, "echo", 0)
+        yield group(case, "hang", 1)
         while time.monotonic() - start < 120.0:
             drawn += 1
-            yield group(case, "echo", drawn)
+            yield group(case, "echo", 1 + drawn)
 
     with pool(2, timeout=4.0) as workers:
-        first, (report,) = next(workers.examine(groups()))
+        second, (report,) = list(islice(workers.examine(groups()), 2))[1]
         assert time.monotonic() - start < 120.0
-    assert (first.first, report.outcome) == (0, "did not return within 4 s")
+    assert (second.first, report.outcome) == (1, "did not return within 4 s")
 
 
 def test_a_hang_ends_in_time_while_the_run_is_busy(case: Case) -> None:
