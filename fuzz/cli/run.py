@@ -49,7 +49,7 @@ def run(
     corpus: FindingsFolder = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Worker processes; 1 with --cases, else one for 4 processors, at least 2, at most 4."),
+        typer.Option(help="Worker processes; 1 with --cases, else what the machine has room for, at most 4."),
     ] = None,
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: OnlyNew = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -65,7 +65,7 @@ PROCESSORS_PER_HELPER, MOST_HELPERS = 2, 8
 
 @dataclass
 class History:
-    """What ran before a case: the first plan, and of each of the last plans the last replica that ran."""
+    """What a worker ran before a case: the first plan, and of each of the last plans the last replica that ran."""
 
     size: int = 8
     first: Case | None = None
@@ -144,7 +144,7 @@ class Fuzzer:
     orders: ProgramOrders = field(default_factory=ProgramOrders)
     helpers: int = 0
     statistics: RunStatistics = field(default_factory=RunStatistics)
-    history: History = field(default_factory=History)
+    histories: defaultdict[int, History] = field(default_factory=lambda: defaultdict(History))
     patterns: PatternCounts = field(default_factory=PatternCounts)
     last_rejection: str = ""
     lack: str = ""
@@ -190,7 +190,7 @@ class Fuzzer:
                     for group, reports in budget.examine(
                         self._single_cases(), plans, lambda groups: pool.examine(self._announce(groups))
                     ):
-                        self._learn(group, reports, findings, scheduler, queue)
+                        self._learn(group, reports, findings, scheduler, queue, self.histories[pool.reporter])
                         if self._derives_rejects and rejects.takes(group.plan, reports):
                             queue.submit(partial(rejects.try_next, group.plan))
                         self.statistics.compiling = compiling_share(pool.profile)
@@ -333,8 +333,9 @@ class Fuzzer:
         findings: FindingHandler,
         scheduler: EngineScheduler,
         queue: TriageQueue,
+        history: History,
     ) -> None:
-        """Takes in the reports on a group, up to that with which enough is found."""
+        """Takes in the reports on a group, up to that with which enough is found; `history` is its worker's."""
         waited, last = queue.seconds_waited, len(reports) - 1
         # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
         begin = 0
@@ -342,10 +343,10 @@ class Fuzzer:
             self.statistics.learn(group.plan, *reports[begin : number + 1])
             begin = number + 1
             if number:
-                self.history.add(group.plan, number - 1)
+                history.add(group.plan, number - 1)
             case = group.plan.replica(number)
             disagreements = self.patterns.mark_unlike(reports[number].findings)
-            queue.put(group.first + number, case, disagreements, self.history.cases)
+            queue.put(group.first + number, case, disagreements, history.cases)
             if findings.is_enough:
                 last = number
                 break
@@ -354,7 +355,7 @@ class Fuzzer:
         if group.plan.elements() <= LARGE and is_usual(group.plan, self.target):
             self.usual_cases += sum(FAULT.name in report.examined for report in reports)
         self.last_rejection = reports[last].outcome
-        self.history.add(group.plan, last)
+        history.add(group.plan, last)
         scheduler.learn(group.plan, reports[: last + 1], queue.seconds_waited - waited)
 
     def _result(

@@ -69,5 +69,6 @@ class RunOptions:
 
     @property
     def worker_memory(self) -> int:
-        """Bytes that one worker may hold."""
-        return self.memory or max(total_memory() // (2 * (self.workers or 1)), 1 << 30)
+        """Bytes that one worker may hold: half of the machine's, also where there are two."""
+        shares = max(1, (self.workers or 1) - 1)
+        return self.memory or max(total_memory() // (2 * shares), 1 << 30)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import select
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from fuzz.worker.worker_process import ProgramOrders
 
 QUEUE_DEPTH = 4
 """Groups queued at each worker, so that it never waits for the next."""
+ALONE_SECONDS = 3.0
+"""Seconds for which the first worker is alone, at most: it may be compiling, or hang."""
 MOST_AHEAD = 1024
 """Groups that may be sent beyond the one whose reports are awaited: what is learnt from it is needed then."""
 
@@ -27,8 +31,8 @@ class Pool:
     """Examines a stream of replica groups; reports come in the order of the groups.
 
     Its workers, of one handler and configuration, are started when the first groups come, all but one after the first
-    reports: beside it they would compile the same. A group of which a replica could not run is examined again, as
-    `backoff` says.
+    reports, or a few seconds: beside it they would compile the same. A group of which a replica could not run is
+    examined again, as `backoff` says. `reporter` is the number of the worker that has sent what was reported last.
     """
 
     handler: str
@@ -41,10 +45,11 @@ class Pool:
     orders: ProgramOrders = field(default_factory=ProgramOrders)
     workers: list[Worker] = field(default_factory=list)
     backoff: RetryBackoff = field(default_factory=RetryBackoff)
-    _has_begun: bool = False
+    reporter: int = 0
+    _alone_until: float = math.inf
     _sent: dict[int, list[int]] = field(default_factory=dict)
     _tries: Counter[int] = field(default_factory=Counter)
-    _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
+    _reported: dict[int, tuple[int, ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
 
     def __enter__(self) -> Pool:
         self.workers = [self._worker() for _ in range(self.count)]
@@ -57,7 +62,7 @@ class Pool:
 
     def start(self) -> None:
         """Starts the workers before the first group has come."""
-        self._has_begun = True
+        self._alone_until = 0.0
         for worker in self.workers:
             if worker.process is None:
                 worker.start()
@@ -89,8 +94,11 @@ class Pool:
                 self._sent[id(worker)].append(sent)
                 worker.submit(group)
                 sent += 1
+                if self._alone_until == math.inf:
+                    self._alone_until = time.monotonic() + ALONE_SECONDS
             if upcoming in self._reported:
-                yield self._reported.pop(upcoming)
+                self.reporter, examined, reports = self._reported.pop(upcoming)
+                yield examined, reports
                 upcoming += 1
             elif any(worker.pending for worker in self.workers):
                 self._collect()
@@ -108,7 +116,8 @@ class Pool:
         return add_seconds(worker.profile for worker in self.workers)
 
     def _free_worker(self) -> Worker | None:
-        least = min(self.workers if self._has_begun else self.workers[:1], key=lambda worker: len(worker.pending))
+        usable = self.workers[:1] if time.monotonic() < self._alone_until else self.workers
+        least = min(usable, key=lambda worker: len(worker.pending))
         return least if len(least.pending) < QUEUE_DEPTH else None
 
     def _collect(self) -> None:
@@ -116,7 +125,6 @@ class Pool:
         worker = wait_for_response([worker for worker in self.workers if worker.pending], POLL_SECONDS)
         answered = worker.receive(0) if worker is not None else None
         if worker is not None and answered is not None:
-            self._has_begun = True
             group, response = answered
             reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
             number = self._sent[id(worker)].pop(0)
@@ -125,7 +133,8 @@ class Pool:
                 self._sent[id(worker)].append(number)
                 worker.submit(group)
             else:
-                self._reported[number] = (group, reports)
+                self._reported[number] = (self.workers.index(worker), group, reports)
+                self._alone_until = 0.0
 
     def _tries_again(self, number: int, lack: str) -> bool:
         self._tries[number] += 1

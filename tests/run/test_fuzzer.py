@@ -316,6 +316,14 @@ def test_workers_do_not_load_the_target_again_however_often_a_clean_one_is_neede
     assert this == os.getpid() and len(servers) == 1
 
 
+def test_what_ran_before_a_case_is_what_its_worker_ran(tmp_path: Path) -> None:
+    options = RunOptions("gelu_bw", engine="random", cases=40, workers=2)
+    fuzzer = Fuzzer(options, load("gelu_bw"), "cpu", tmp_path, Watcher(), {}, with_cross_checks=False)
+    fuzzer.run()
+    one, other = ({case.key for case in history.cases} for history in fuzzer.histories.values())
+    assert one and other and not one & other
+
+
 @pytest.fixture
 def set_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     """Sets how many processors and GiB of memory a machine seems to have."""
@@ -376,6 +384,13 @@ def test_workers_that_may_have_more_memory_are_fewer(
     set_machine(64, 64)
     options = RunOptions("gelu_bw", memory=limit << 30)
     assert Fuzzer(options, load("gelu_bw"), "cpu", Path("found"), Watcher(), {}).options.workers == workers
+
+
+def test_each_of_two_workers_may_hold_half_of_the_memory_as_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a replay, which has one, shows what a run ran out of."""
+    monkeypatch.setattr("fuzz.run.options.total_memory", lambda: 32 << 30)
+    limits = [RunOptions("gelu_bw", workers=workers).worker_memory >> 30 for workers in (None, 1, 2, 3, 5)]
+    assert limits == [16, 16, 16, 8, 4]
 
 
 def test_a_run_with_helpers_stops_them_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

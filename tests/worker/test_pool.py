@@ -94,9 +94,28 @@ def test_other_workers_begin_after_the_first_report_unless_all_were_started(case
             if starts:
                 workers.start()
             results = workers.examine(group(case, "slow", index) for index in range(3 * QUEUE_DEPTH))
-            processes = [report.examined[0] for _, (report,) in results]
+            processes, reporters = [], []
+            for _, (report,) in results:
+                processes.append(report.examined[0])
+                reporters.append(workers.reporter)
         alone = processes[:QUEUE_DEPTH]
+        assert len(set(zip(processes, reporters, strict=True))) == len(set(processes)) == len(set(reporters))
         assert (len(set(alone)), len(set(processes))) == ((2, 2) if starts else (1, 2))
+
+
+def test_other_workers_do_not_wait_for_a_first_group_that_hangs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.worker.pool.ALONE_SECONDS", 0.5)
+    drawn = 0
+
+    def groups() -> Iterator[ReplicaGroup]:
+        nonlocal drawn
+        yield group(case, "hang", 0)
+        for drawn in range(1, 1000):
+            yield group(case, "slow", drawn)
+
+    with pool(2, timeout=8.0) as workers:
+        next(workers.examine(groups()))
+    assert drawn > 2 * QUEUE_DEPTH
 
 
 def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
