@@ -85,7 +85,7 @@ def busy(pid: int) -> float:
 def long_run(target: str, seconds: float) -> list[Sample]:
     """A sample at each line of progress, one every ten seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [*RUN, target, "--backend", "cpu", "--seconds", str(seconds), "--corpus", folder]
+        command = [*RUN, target, "--backend", "cpu", "--workers", "1", "--seconds", str(seconds), "--corpus", folder]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         assert running.stderr is not None
         samples = []

@@ -44,7 +44,7 @@ def measured(name: str, text: str, engine: str, seed: int, seconds: float) -> di
         kept: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         return kept
     command = [sys.executable, "-m", "fuzz", "run", text, "--engine", engine, "--seed", str(seed)]
-    command += ["--seconds", str(seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
+    command += ["--seconds", str(seconds), "--max-findings", "1", "--backend", "cpu", "--json", "--workers", "1"]
     command += ["--corpus", str(KEPT / "corpus" / f"{name}-{engine}-{seed}")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
