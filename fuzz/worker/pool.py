@@ -32,7 +32,7 @@ class Pool:
 
     Its workers, of one handler and configuration, are started when the first groups come, all but one after the first
     reports, or a few seconds: beside it they would compile the same. A group of which a replica could not run is
-    examined again, as `backoff` says. `reporter` is the number of the worker that has sent what was reported last.
+    examined again, as `backoff` says. `reporter` is the identity of the worker that has sent what was reported last.
     """
 
     handler: str
@@ -133,7 +133,7 @@ class Pool:
                 self._sent[id(worker)].append(number)
                 worker.submit(group)
             else:
-                self._reported[number] = (self.workers.index(worker), group, reports)
+                self._reported[number] = (id(worker), group, reports)
                 self._alone_until = 0.0
 
     def _tries_again(self, number: int, lack: str) -> bool:
