@@ -53,7 +53,7 @@ UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
 PROCESSORS_PER_WORKER, MEMORY_PER_WORKER = 4, 8 << 30
 """Processors and bytes of the machine for which a run that time ends has a worker. The other processors compile coming
-plans and triage what disagrees; half of the bytes are that worker's."""
+plans and triage what disagrees; at least half of the bytes are that worker's."""
 LEAST_WORKERS = 2
 """Workers on as many processors, without an accelerator: two workers compile less together than one of them and a
 process that compiles ahead, whose plans are loaded and launched once more."""
