@@ -42,6 +42,7 @@ assert held[0](torch.ones(1).numel() == 1) is True
 """
 WAYS = [
     "from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode",
+    "import torch._dynamo",
     "held[0](True)",
     "torch.fx.experimental.symbolic_shapes.ShapeEnv",
     "torch.ones(1, requires_grad=True).mul(2).backward(torch.ones(1))",

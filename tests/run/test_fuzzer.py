@@ -339,8 +339,8 @@ def set_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     ("asked", "cases", "processors", "gibibytes", "workers", "on_gpu"),
     [
         (None, None, 128, 64, 4, 4), (None, None, 8, 64, 2, 2), (None, None, 7, 64, 2, 1), (None, None, 1, 64, 1, 1),
-        (None, None, 2, 24, 2, 1), (None, None, 2, 12, 1, 1), (None, None, 16, 24, 3, 3), (None, None, 16, 6, 1, 1),
-        (None, 100, 16, 64, 1, 1), (3, None, 2, 6, 3, 3),
+        (None, None, 1, 1, 1, 1), (None, None, 2, 24, 2, 1), (None, None, 2, 12, 1, 1), (None, None, 16, 24, 3, 3),
+        (None, None, 16, 6, 1, 1), (None, 100, 16, 64, 1, 1), (3, None, 2, 6, 3, 3),
     ],
 )  # fmt: skip
 def test_a_run_has_a_worker_for_four_processors_and_two_for_two_unless_the_number_of_cases_ends_it(
@@ -362,8 +362,8 @@ def test_a_run_has_a_worker_for_four_processors_and_two_for_two_unless_the_numbe
 @pytest.mark.parametrize(
     ("asked", "processors", "gibibytes", "helpers"),
     [
-        ({}, 128, 128, 8), ({}, 16, 128, 5), ({}, 8, 64, 2), ({}, 7, 64, 2), ({}, 6, 64, 0), ({}, 2, 64, 0),
-        ({}, 16, 40, 0), ({}, 16, 48, 2), ({"cases": 100}, 16, 128, 0), ({"workers": 1}, 16, 128, 0),
+        ({}, 128, 128, 8), ({}, 16, 128, 5), ({}, 8, 64, 2), ({}, 7, 64, 2), ({}, 6, 64, 0), ({}, 5, 64, 0),
+        ({}, 2, 64, 0), ({}, 16, 40, 0), ({}, 16, 48, 2), ({"cases": 100}, 16, 128, 0), ({"workers": 1}, 16, 128, 0),
         ({"memory": 16 << 30}, 16, 128, 4), ({"memory": 1 << 30}, 16, 48, 2), ({"memory": 64 << 30}, 16, 128, 0),
     ],
 )  # fmt: skip
