@@ -181,7 +181,7 @@ class Fuzzer:
         with server, self._triage(worker, server) as triage, pool, precompiler, scheduler, rejects:
             pool.backoff.on_lack = triage.backoff.on_lack = self._note_lack
             findings = self.make_handler(triage, known, deadline)
-            order = self._order(known, triage, deadline)
+            order = self._order(known, findings, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
                 findings.postprocessor.defer, findings.budgets.has_news = queue.defer, queue.has_news
                 try:
@@ -260,7 +260,7 @@ class Fuzzer:
             return self.in_turn
         return self.options.max_findings is not None
 
-    def _order(self, known: list[Bug], triage: Triage, deadline: Deadline) -> TriageOrder:
+    def _order(self, known: list[Bug], findings: FindingHandler, deadline: Deadline) -> TriageOrder:
         """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
 
         Else bugs are graded when nothing new waits, and at the end of the run.
@@ -268,8 +268,8 @@ class Fuzzer:
         limit = self.options.time_limit
         if limit is None:
             return InOrder()
-        reserve, usually = GRADING_SHARE * limit, triage.shows_with_usual_inputs
-        order = TriagePriority(self.target, deadline, reserve, shows_usually=usually)
+        asked = findings.triage.shows_with_usual_inputs, findings.attribution.explains_unshrunk
+        order = TriagePriority(self.target, deadline, GRADING_SHARE * limit, (), *asked)
         order.know(known)
         return order
 

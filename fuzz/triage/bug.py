@@ -125,8 +125,12 @@ class Bug:
         return self.waits_for == SHRINKING
 
     def is_postponed_with(self, finding: Finding, *, usual: bool) -> bool:
-        """Whether it may explain a finding of `usual` inputs or others, of which more is known once it is shrunk."""
-        return self.is_postponed and self.is_known_of(usual=usual) and bool(self.subjects & finding.subjects)
+        """Whether it may explain a finding of `usual` inputs or others, of which more is known once it is shrunk.
+
+        Of one whose triggers are known by now, each case tells.
+        """
+        may_be = self.is_postponed and not self.triggers and self.is_known_of(usual=usual)
+        return may_be and bool(self.subjects & finding.subjects)
 
     def is_known_of(self, *, usual: bool) -> bool:
         """Whether it may be what inputs show that are `usual`, or others.

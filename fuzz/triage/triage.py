@@ -36,6 +36,8 @@ TIMEOUT_SHARE = 0.25
 """The part of the time of one request that candidates which run together may take by what the last ones took."""
 MAX_DIAGNOSED_ELEMENTS = 1 << 15
 """Elements of the largest case whose outputs are diagnosed."""
+COSTLY_SYMPTOMS = ("hung", "out-of-memory")
+"""What takes long to see in each run of a case."""
 
 
 class Triage(Examiner):
@@ -46,10 +48,23 @@ class Triage(Examiner):
         if bug.triggers is None and bug.stateful:
             bug.triggers = (EARLIER_CALLS,)
         if bug.triggers is None:
-            costly, tries = bug.finding.symptom in ("hung", "out-of-memory"), Tries(bug, self)
-            how = tries.agrees, tries.shows, tries.prefetch
-            bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, *how, costly=costly)
+            bug.triggers = self._find_triggers(bug, costly=bug.finding.symptom in COSTLY_SYMPTOMS)
         return bug.triggers
+
+    def find_departures(self, bug: Bug) -> tuple[Trigger, ...]:
+        """What a bug needs that is not shrunk yet, of its case's departures from defaults; found at the first call.
+
+        Nothing where each try takes long, or does not tell.
+        """
+        tells = bug.rate.certain and not bug.needs_clean_workers
+        if bug.triggers is None and tells and bug.finding.symptom not in COSTLY_SYMPTOMS:
+            bug.triggers = self._find_triggers(bug, costly=True)
+        return bug.triggers or ()
+
+    def _find_triggers(self, bug: Bug, *, costly: bool) -> tuple[Trigger, ...]:
+        tries = Tries(bug, self)
+        how = tries.agrees, tries.shows, tries.prefetch
+        return find_triggers(bug.case, bug.origin.case, self.target, *how, costly=costly)
 
     def keep_triggers_of(self, bug: Bug, other: Bug) -> None:
         """Drops the triggers that the unshrunk case of another bug of the same cause does not need to show that one."""

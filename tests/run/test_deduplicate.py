@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,12 +20,14 @@ from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import exact, recipe
 from fuzz.run.findings.deduplicate import Attribution
 from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import Trigger, departures
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import Report
 
 NAN = replace(wrong_value("dx"), symptom="nonfinite")
@@ -80,6 +83,49 @@ def test_what_stays_without_the_trigger_has_another_cause(layernorm: Target, cas
 def test_a_case_without_the_trigger_has_another_cause(layernorm: Target, case: Case) -> None:
     found = attribution(layernorm, lambda case: (), make_bug(case, "dx", triggers=(MANY_ROWS,)))
     assert found.attribute(few_rows(case), wrong_value("dx")) == (None, wrong_value("dx"))
+
+
+def test_of_a_postponed_bug_its_departures_tell_what_it_explains(
+    layernorm: Target, two_cases: tuple[Case, Case]
+) -> None:
+    """Until they are known it may explain whatever it shares; each of them is tried without the others."""
+    needed, ran = two_cases[1], list[Case]()
+    name = next(departures(needed, layernorm)).name
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        ran.append(case)
+        shows = case.target == "other" or any(one.name == name for one in departures(case, layernorm))
+        return (wrong_value("dx"),) if shows else ()
+
+    bug = make_bug(needed, "dx", waits_for="shrinking", rate=Rate(10, 10), shown_by_usual=True)
+    found, other = attribution(layernorm, launcher, bug), replace(needed, target="other")
+    found.triage.worker.deadline = Deadline()
+    for case in (needed, other):
+        assert found.attribute(case, wrong_value("dx"), doubts=False) == (bug, None) and not ran
+    assert found.explains_unshrunk(bug, needed, wrong_value("dx")) and name in {one.name for one in bug.triggers or ()}
+    assert not found.explains_unshrunk(bug, other, wrong_value("dx"))
+    assert found.attribute(needed, wrong_value("dx")) == (bug, None)
+    assert found.attribute(other, wrong_value("dx")) == (None, wrong_value("dx"))
+    assert not found.is_near_postponed(other, wrong_value("dx"))
+    found.triage.worker.deadline.end_now()
+    count = len(ran)
+    assert found.attribute(other, wrong_value("dx")) == (bug, None) and len(ran) == count
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        dict(rate=Rate(3, 10)),
+        dict(rate=Rate(10, 10), stateful=True),
+        dict(rate=Rate(1, 1), finding=Finding("fault", (), "hung", "m")),
+    ],
+)
+def test_departures_are_not_tried_where_one_try_does_not_tell_or_takes_long(
+    layernorm: Target, case: Case, how: dict[str, Any]
+) -> None:
+    bug = make_bug(case, "dx", waits_for="shrinking", **how)
+    found = attribution(layernorm, Mock(side_effect=AssertionError), bug)
+    assert found.explains_unshrunk(bug, case, bug.finding) and bug.triggers is None
 
 
 def test_a_bug_that_shows_always_explains_its_own_outputs_and_class_only(layernorm: Target, case: Case) -> None:

@@ -24,6 +24,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import SHRINKING, Bug
 from fuzz.triage.input_classes import is_usual
 from fuzz.triage.severity import GRADING
+from fuzz.triage.triggers import Trigger
 from fuzz.worker.deadline import Deadline, OutOfTime
 
 
@@ -324,3 +325,27 @@ def test_a_postponed_bug_that_was_merged_meanwhile_is_not_shrunk(
     monkeypatch.setattr(handler.triage, "shrink", None)
     tasks.pop()()
     assert handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_is_known_of_a_larger_case_is_kept_only_until_the_bug_is_shrunk(
+    handler: FindingHandler, two_cases: tuple[Case, Case], again: bool
+) -> None:
+    """Of one that is postponed again it still tells more than nothing; of one that is shrunk all is found anew."""
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    departures = bug.triggers = (Trigger("all", lambda case: two_cases[0]),)
+    handler.budgets.has_news = lambda: again
+    tasks.pop(0)()
+    assert (bug.is_postponed, bug.triggers) == ((True, departures) if again else (False, ()))
+
+
+def test_nothing_that_a_bug_needs_counts_as_known_where_no_time_is_left_to_shrink_it(
+    handler: FindingHandler, two_cases: tuple[Case, Case]
+) -> None:
+    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    handler.add_bug(bug, first_seen(bug))
+    bug.triggers = (Trigger("all", lambda case: two_cases[0]),)
+    handler.budgets.deadline.end_now()
+    tasks.pop(0)()
+    assert bug.is_unshrunk and bug.triggers is None

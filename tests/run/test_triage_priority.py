@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from bugs import make_bug, wrong_value
@@ -14,9 +15,10 @@ from fuzz.model.finding import Finding
 from fuzz.model.grade import Grade
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import recipe
-from fuzz.run.findings.triage_priority import TriagePriority
+from fuzz.run.findings.triage_priority import MOST_ASKED, TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
 from fuzz.triage.triggers import departures
 from fuzz.worker.deadline import Deadline, OutOfTime
 
@@ -233,3 +235,73 @@ def test_an_order_without_time_to_ask_is_that_of_the_cases(two_cases: tuple[Case
 
     order = TriagePriority(layernorm, shows_usually=late)
     assert triaged(order, suspects(two_cases[0], RARE, FLOOD)) == [0, 1]
+
+
+def postponed(case: Case, target: Target, order: TriagePriority) -> Bug:
+    """A postponed bug that an order knows of, of which nothing is known yet that it needs."""
+    bug = make_bug(case, finding=RARE, shown_by_usual=True)
+    order.know([bug])
+    bug.waits_for = "shrinking"
+    return bug
+
+
+def test_what_a_postponed_bug_does_not_explain_comes_before_its_shrinking(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """A few cases tell of it, each of them once; the bug's needs are found with the first one."""
+    asked: list[Case] = []
+
+    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
+        bug.triggers = bug.triggers or tuple(departures(two_cases[1], layernorm))[:1]
+        asked.append(case)
+        return len(asked) != 3
+
+    order = TriagePriority(layernorm, explains=explains)
+    bug = postponed(two_cases[1], layernorm, order)
+    waiting = [Suspect(index, two_cases[1], (RARE,), ()) for index in range(20)]
+    assert not order.has_news(waiting) and not asked
+    assert order.choose(waiting, True) is waiting[2] and len(asked) == 3
+    del waiting[2]
+    assert order.choose(waiting, True) is None and len(asked) == MOST_ASKED
+    assert order.choose(waiting, True) is None and len(asked) == MOST_ASKED
+    assert bug.is_postponed
+
+
+def test_a_case_that_lacks_what_a_postponed_bug_needs_is_not_run_to_tell(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """Nor is one that is filed under something else, of which that may be the cause, nor what is left of a case."""
+    (other, needed), asked = two_cases, list[Finding]()
+
+    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
+        lacking = (one for one in departures(needed, layernorm) if one.edit(other).key == other.key)
+        bug.triggers = tuple(lacking)
+        asked.append(finding)
+        return True
+
+    order = TriagePriority(layernorm, explains=explains)
+    bug = postponed(needed, layernorm, order)
+    order.choose([Suspect(9, other, (FLOOD,), ())], False)
+    waiting = [Suspect(0, needed, (RARE,), ()), Suspect(1, other, (RARE,), ()), Suspect(2, other, (FLOOD,), ())]
+    waiting.append(Suspect(3, needed, (RARE,), (), is_rest=True))
+    waiting.append(Suspect(4, other, (FLOOD, RARE), ()))
+    assert order.choose(waiting[2:], True) is None and bug.triggers is None
+    assert order.choose(waiting, True) is waiting[1] and bug.triggers and asked == [RARE]
+    assert order.choose([waiting[0], *waiting[2:]], True) is None and asked == [RARE, RARE]
+
+
+def test_no_case_is_run_for_a_postponed_bug_where_time_is_reserved_or_over(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
+        raise OutOfTime
+
+    waiting = [Suspect(0, two_cases[0], (RARE,), ())]
+    order = TriagePriority(layernorm, explains=explains)
+    postponed(two_cases[0], layernorm, order)
+    assert order.choose(waiting, True) is None
+    late = TriagePriority(
+        layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0, explains=Mock(side_effect=KeyError)
+    )
+    postponed(two_cases[0], layernorm, late)
+    assert late.choose(waiting, True) is None

@@ -23,7 +23,7 @@ from fuzz.triage.error_size import JUMP, LargerError
 from fuzz.triage.input_classes import is_usual
 from fuzz.triage.intermediate_cases import intermediate_cases
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs
-from fuzz.triage.triage import Triage
+from fuzz.triage.triage import COSTLY_SYMPTOMS, Triage
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, departures
 from fuzz.worker.deadline import OutOfTime
 
@@ -97,7 +97,8 @@ class Attribution:
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
         if bug.is_postponed and part is not None and not self._may_explain(bug, case):
             return frozenset()
-        if bug.is_postponed or bug.is_unshrunk and self.triage.worker.deadline.has_passed:
+        is_open = bug.is_postponed or bug.is_unshrunk
+        if bug.is_postponed and not bug.triggers or is_open and self.triage.worker.deadline.has_passed:
             return part.subjects if part else frozenset()
         if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
             part = finding
@@ -105,6 +106,12 @@ class Attribution:
             return part.subjects if part else frozenset()
         is_checked = self._is_to_check(bug, part)
         return self.vanishing(bug, case, part, self.triage.find_triggers(bug)) if is_checked else part.subjects
+
+    def explains_unshrunk(self, bug: Bug, case: Case, finding: Finding) -> bool:
+        """Whether a postponed bug explains all of its subjects in a finding, by what it needs; True where that is not
+        known."""
+        departures, part = self.triage.find_departures(bug), finding.restricted_to(bug.subjects)
+        return not departures or part is None or self.vanishing(bug, case, part, departures) == part.subjects
 
     def _may_explain(self, bug: Bug, case: Case) -> bool:
         """Whether a postponed bug may explain what a case shows; after the deadline nobody will know more."""
@@ -124,7 +131,7 @@ class Attribution:
 
         `own_error` is whether bugs like it alone make the finding's error.
         """
-        is_costly = finding.symptom in ("hung", "out-of-memory")
+        is_costly = finding.symptom in COSTLY_SYMPTOMS
         if is_costly or bug.triggers or bug.stateful or bug.finding.shares_place(finding):
             return None
         self.counts[id(bug)] += 1

@@ -24,10 +24,15 @@ from fuzz.worker.deadline import Deadline, OutOfTime
 Sign = tuple[object, ...]
 IN_ORDER = InOrder()
 MOST_ASKED = 8
-"""Cases that are run with usual inputs, at most, before one of them is chosen."""
+"""Cases that are run with usual inputs, at most, before one of them is chosen; and, for each postponed bug, those that
+are run without what it needs."""
 
 
 def shows_anything(case: Case, finding: Finding) -> bool:
+    return True
+
+
+def explains_anything(bug: Bug, case: Case, finding: Finding) -> bool:
     return True
 
 
@@ -44,7 +49,8 @@ class TriagePriority:
     own are. Then come those with more ordinary inputs, then the oldest.
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause. So does what
-    a bug may explain that is not shrunk yet: it waits for that.
+    a bug may explain that is not shrunk yet: it waits for that, unless `explains` says that what the bug needs does not
+    explain it, which a few cases are run for each time before a task comes first.
 
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
     the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came. `bugs` are
@@ -56,6 +62,7 @@ class TriagePriority:
     reserve: float = 0.0
     bugs: Sequence[Bug] = ()
     shows_usually: Callable[[Case, Finding], bool] = shows_anything
+    explains: Callable[[Bug, Case, Finding], bool] = explains_anything
     counts: Counter[Sign] = field(default_factory=Counter)
     _current: frozenset[Subject] = frozenset()
     """What the case shows that is triaged now."""
@@ -63,7 +70,9 @@ class TriagePriority:
     _usual: dict[tuple[int, bool], bool] = field(default_factory=dict)
     """By a case's index, and whether it is what is left of it, whether it shows its first finding usually."""
     _lacking: dict[tuple[int, tuple[Trigger, ...]], bool] = field(default_factory=dict)
-    """By a case's index, and what a bug needs, whether the case lacks some of that."""
+    """By a case's index, and what a bug needs, whether the case lacks some of that, or shows a finding without it."""
+    _asked: dict[int, set[int]] = field(default_factory=dict)
+    """By the id of a postponed bug the indices of cases that were run without what it needs."""
 
     def know(self, bugs: Sequence[Bug]) -> None:
         """Counts bugs that were known before the run as triaged once; others may be added to them.
@@ -91,17 +100,59 @@ class TriagePriority:
             return IN_ORDER.choose(waiting, task_waits)
         if not waiting:
             return None
-        keys = {suspect.index: self._key(suspect) for suspect in waiting}
-        first, *others = sorted(waiting, key=lambda suspect: keys[suspect.index])
-        tied = [first, *(one for one in others if keys[one.index][:-2] == keys[first.index][:-2])]
-        is_news = not keys[first.index][0] and len(tied) > 1
-        chosen = next(filter(self._shows_usually, tied[:MOST_ASKED]), first) if is_news else first
-        if task_waits and (keys[chosen.index][0] or self.deadline.seconds_left < self.reserve):
+        chosen, is_news = self._first(waiting)
+        in_time = self.deadline.seconds_left >= self.reserve
+        if task_waits and in_time and not is_news and self._ask_about_postponed(waiting):
+            chosen, is_news = self._first(waiting)
+        if task_waits and not (is_news and in_time):
             return None
         self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
         del self._classes[chosen.index]
         self._current = frozenset[Subject]().union(*(finding.subjects for finding in chosen.findings))
         return chosen
+
+    def _first(self, waiting: Sequence[Suspect]) -> tuple[Suspect, bool]:
+        """The one that comes first, and whether its finding is like nothing before."""
+        keys = {suspect.index: self._key(suspect) for suspect in waiting}
+        first, *others = sorted(waiting, key=lambda suspect: keys[suspect.index])
+        tied = [first, *(one for one in others if keys[one.index][:-2] == keys[first.index][:-2])]
+        is_news = not keys[first.index][0]
+        if is_news and len(tied) > 1:
+            first = next(filter(self._shows_usually, tied[:MOST_ASKED]), first)
+        return first, is_news
+
+    def _ask_about_postponed(self, waiting: Sequence[Suspect]) -> bool:
+        """Runs cases without what a postponed bug needs, up to one that it does not explain; False where none waits."""
+        for bug in [bug for bug in tuple(self.bugs) if bug.is_postponed]:
+            asked = self._asked.setdefault(id(bug), set())
+            near = (one for one in sorted(waiting, key=self._key) if self._is_near(one, bug))
+            fresh = [suspect for suspect in near if suspect.index not in asked][: MOST_ASKED - len(asked)]
+            for suspect in fresh:
+                asked.add(suspect.index)
+                if not self._explains(bug, suspect):
+                    break
+            if fresh:
+                return True
+        return False
+
+    def _is_near(self, suspect: Suspect, bug: Bug) -> bool:
+        """Whether a postponed bug may explain what a case is filed under, as far as is known.
+
+        What is filed after that may be a consequence of it.
+        """
+        usual, shared = self._is_usual(suspect), bug.subjects & suspect.findings[0].subjects
+        may_be = bool(shared) and not suspect.is_rest and bug.is_known_of(usual=usual)
+        return may_be and not self._lacks(suspect, bug)
+
+    def _explains(self, bug: Bug, suspect: Suspect) -> bool:
+        """Whether a postponed bug explains what a case is filed under; remembered where it does not."""
+        try:
+            explains = self.explains(bug, suspect.case, suspect.findings[0])
+        except OutOfTime:
+            return True
+        if not explains and bug.triggers:
+            self._lacking[suspect.index, bug.triggers] = True
+        return explains and not self._lacks(suspect, bug)
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
         first, *others = min((self._often(suspect, finding) for finding in suspect.findings), default=(0, 0, 0))
