@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -349,3 +350,26 @@ def test_nothing_that_a_bug_needs_counts_as_known_where_no_time_is_left_to_shrin
     handler.budgets.deadline.end_now()
     tasks.pop(0)()
     assert bug.is_unshrunk and bug.triggers is None
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_a_bug_whose_shrinking_ended_in_the_time_for_grades_is_compared_with_equal_ones_only(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch, is_equal: bool
+) -> None:
+    """What each of two bugs needs takes long to find."""
+    small, large = two_cases
+    tasks, bug = tasks_of(handler), make_bug(large, "dx")
+    handler.add_bug(bug, first_seen(bug))
+    other = make_bug(small, "dx" if is_equal else "dbias", triggers=())
+    handler.bugs.append(other)
+    explain = handler.triage.explain
+
+    def explain_late(bug: Bug) -> None:
+        explain(bug)
+        handler.budgets.deadline = Deadline.after(10.0, time.monotonic())
+
+    monkeypatch.setattr(handler.triage, "explain", explain_late)
+    if not is_equal:
+        monkeypatch.setattr(handler.triage, "find_triggers", Mock(side_effect=AssertionError))
+    tasks.pop(0)()
+    assert handler.bugs == ([other] if is_equal else [bug, other])

