@@ -268,7 +268,7 @@ class Fuzzer:
         limit = self.options.time_limit
         if limit is None:
             return InOrder()
-        asked = findings.triage.shows_with_usual_inputs, findings.attribution.explains_unshrunk
+        asked = findings.triage.shows_with_usual_inputs, findings.attribution.rules_out
         order = TriagePriority(self.target, deadline, GRADING_SHARE * limit, (), *asked)
         order.know(known)
         return order

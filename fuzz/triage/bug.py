@@ -13,7 +13,7 @@ from fuzz.model.grade import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.model.oracle_specs import ACCURACY, FAULT, find_oracle_spec
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
-from fuzz.triage.triggers import Trigger, all_hold
+from fuzz.triage.triggers import Trigger
 
 SHRINKING = "shrinking"
 """The first step of triage that may be cut off, or wait, once a bug is confirmed."""
@@ -72,10 +72,10 @@ class Bug:
     is its severity, None until it has one, and `grade_in_doubt` whether it is to be graded again: more ordinary inputs
     show it now, or few were tried. `last_hit` is the index of the last case that it was counted for. `stateful` bugs
     need the calls before the last one; where these equal it, `single_call` has what one call shows, and in how many of
-    them. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
-    which the case must not come to have while it shrinks. `shown_by_usual` is whether inputs that are not extreme have
-    shown it: cases of the run, or its own case with such values. `first_case` is (seed, index) of the case that was
-    first seen to show it.
+    them. `triggers` are what it needs, and `departures` what of its case's departures from defaults a postponed one
+    needs; None until somebody asked. `others` are the needs of known bugs, each of which the case must not come to
+    have while it shrinks. `shown_by_usual` is whether inputs that are not extreme have shown it: cases of the run, or
+    its own case with such values. `first_case` is (seed, index) of the case that was first seen to show it.
     """
 
     least: Example
@@ -95,6 +95,7 @@ class Bug:
     grade: Grade | None = None
     grade_in_doubt: bool = False
     triggers: tuple[Trigger, ...] | None = None
+    departures: tuple[Trigger, ...] | None = None
     others: tuple[tuple[Trigger, ...], ...] = ()
     overflows: bool = False
     shown_by_usual: bool = False
@@ -125,12 +126,8 @@ class Bug:
         return self.waits_for == SHRINKING
 
     def is_postponed_with(self, finding: Finding, *, usual: bool) -> bool:
-        """Whether it may explain a finding of `usual` inputs or others, of which more is known once it is shrunk.
-
-        Of one whose triggers are known by now, each case tells.
-        """
-        may_be = self.is_postponed and not self.triggers and self.is_known_of(usual=usual)
-        return may_be and bool(self.subjects & finding.subjects)
+        """Whether it may explain a finding of `usual` inputs or others, of which more is known once it is shrunk."""
+        return self.is_postponed and self.is_known_of(usual=usual) and bool(self.subjects & finding.subjects)
 
     def is_known_of(self, *, usual: bool) -> bool:
         """Whether it may be what inputs show that are `usual`, or others.
@@ -199,9 +196,10 @@ class Bug:
         self.subjects = self.subjects - subjects or self.subjects
         self.sought = self.sought.restricted_to(self.subjects) or self.sought
 
-    def may_show_in(self, case: Case) -> bool:
-        """Whether every trigger of the bug holds in a case; False where none is known."""
-        return all_hold(self.triggers or (), case)
+    @property
+    def needs(self) -> tuple[Trigger, ...]:
+        """What it is known to need. Of a postponed bug that rules out cases and proves nothing of others."""
+        return (self.departures if self.is_postponed else self.triggers) or ()
 
     @property
     def needs_values_only(self) -> bool:

@@ -36,8 +36,6 @@ TIMEOUT_SHARE = 0.25
 """The part of the time of one request that candidates which run together may take by what the last ones took."""
 MAX_DIAGNOSED_ELEMENTS = 1 << 15
 """Elements of the largest case whose outputs are diagnosed."""
-COSTLY_SYMPTOMS = ("hung", "out-of-memory")
-"""What takes long to see in each run of a case."""
 
 
 class Triage(Examiner):
@@ -48,18 +46,18 @@ class Triage(Examiner):
         if bug.triggers is None and bug.stateful:
             bug.triggers = (EARLIER_CALLS,)
         if bug.triggers is None:
-            bug.triggers = self._find_triggers(bug, costly=bug.finding.symptom in COSTLY_SYMPTOMS)
+            bug.triggers = self._find_triggers(bug, costly=bug.finding.symptom in ("hung", "out-of-memory"))
         return bug.triggers
 
     def find_departures(self, bug: Bug) -> tuple[Trigger, ...]:
-        """What a bug needs that is not shrunk yet, of its case's departures from defaults; found at the first call.
+        """What of its case's departures from defaults a postponed bug of wrong values needs; found at the first call.
 
-        Nothing where each try takes long, or does not tell.
+        What other oracles see has a place, which tells causes apart; and where a run tells little none is looked for.
         """
-        tells = bug.rate.certain and not bug.needs_clean_workers
-        if bug.triggers is None and tells and bug.finding.symptom not in COSTLY_SYMPTOMS:
-            bug.triggers = self._find_triggers(bug, costly=True)
-        return bug.triggers or ()
+        if bug.departures is None:
+            tells = bug.sought.oracle == ACCURACY.name and bug.rate.certain and not bug.needs_clean_workers
+            bug.departures = self._find_triggers(bug, costly=True) if tells else ()
+        return bug.departures
 
     def _find_triggers(self, bug: Bug, *, costly: bool) -> tuple[Trigger, ...]:
         tries = Tries(bug, self)

@@ -26,7 +26,7 @@ from fuzz.run.findings.deduplicate import Attribution
 from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
-from fuzz.triage.triggers import Trigger, departures
+from fuzz.triage.triggers import Trigger, all_hold, departures
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import Report
 
@@ -85,12 +85,13 @@ def test_a_case_without_the_trigger_has_another_cause(layernorm: Target, case: C
     assert found.attribute(few_rows(case), wrong_value("dx")) == (None, wrong_value("dx"))
 
 
-def test_of_a_postponed_bug_its_departures_tell_what_it_explains(
+def test_departures_of_a_postponed_bug_rule_out_what_it_does_not_explain(
     layernorm: Target, two_cases: tuple[Case, Case]
 ) -> None:
-    """Until they are known it may explain whatever it shares; each of them is tried without the others."""
-    needed, ran = two_cases[1], list[Case]()
-    name = next(departures(needed, layernorm)).name
+    """A case that lacks one of them, or shows the same without; what it may explain waits for it as before."""
+    (lacking, needed), ran = two_cases, list[Case]()
+    other = replace(needed, target="other")
+    name = next(one.name for one in departures(needed, layernorm) if one.edit(lacking).key == lacking.key)
 
     def launcher(case: Case) -> tuple[Finding, ...]:
         ran.append(case)
@@ -98,18 +99,38 @@ def test_of_a_postponed_bug_its_departures_tell_what_it_explains(
         return (wrong_value("dx"),) if shows else ()
 
     bug = make_bug(needed, "dx", waits_for="shrinking", rate=Rate(10, 10), shown_by_usual=True)
-    found, other = attribution(layernorm, launcher, bug), replace(needed, target="other")
+    found, finding = attribution(layernorm, launcher, bug), wrong_value("dx")
     found.triage.worker.deadline = Deadline()
-    for case in (needed, other):
-        assert found.attribute(case, wrong_value("dx"), doubts=False) == (bug, None) and not ran
-    assert found.explains_unshrunk(bug, needed, wrong_value("dx")) and name in {one.name for one in bug.triggers or ()}
-    assert not found.explains_unshrunk(bug, other, wrong_value("dx"))
-    assert found.attribute(needed, wrong_value("dx")) == (bug, None)
-    assert found.attribute(other, wrong_value("dx")) == (None, wrong_value("dx"))
-    assert not found.is_near_postponed(other, wrong_value("dx"))
-    found.triage.worker.deadline.end_now()
+    for case in (needed, other, lacking):
+        assert found.is_near_postponed(case, finding)
+        assert found.attribute(case, finding, doubts=False) == (bug, None) and not ran
+    ruled_out = [found.rules_out(bug, case, finding) for case in (needed, other, lacking)]
+    assert ruled_out == [False, True, True] and name in {one.name for one in bug.needs} and bug.triggers is None
     count = len(ran)
-    assert found.attribute(other, wrong_value("dx")) == (bug, None) and len(ran) == count
+    for case, expected in zip((needed, other, lacking), ruled_out, strict=True):
+        assert found.is_near_postponed(case, finding) != expected
+        assert found.attribute(case, finding, doubts=False) == ((None, finding) if expected else (bug, None))
+    assert not found.rules_out(bug, replace(other, calls=(other.last, other.last), split=None), finding)
+    assert not found.rules_out(bug, other, wrong_value("dweight"))
+    assert len(ran) == count, "what cases have told is remembered"
+    without = found.without_known(other, finding)
+    assert without.key != other.key and not all_hold(bug.needs, without)
+    found.triage.worker.deadline.end_now()
+    assert found.attribute(other, finding, doubts=False) == (bug, None)
+
+
+def test_a_case_that_shows_a_part_of_its_finding_without_a_departure_may_have_two_causes(
+    layernorm: Target, two_cases: tuple[Case, Case]
+) -> None:
+    """Which of them is known once the postponed bug is shrunk. A case that cannot be run tells nothing."""
+    both, needed = wrong_value("dx", "dweight"), two_cases[1]
+    bug = make_bug(needed, finding=both, waits_for="shrinking", rate=Rate(10, 10))
+    bug.departures = tuple(departures(needed, layernorm))[:1]
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),), bug)
+    assert not found.rules_out(bug, needed, both) and found.rules_out(bug, needed, wrong_value("dx"))
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),), bug)
+    found.triage.shown_subjects = lambda *case, **how: None  # type: ignore[method-assign,assignment]
+    assert not found.rules_out(bug, needed, wrong_value("dx"))
 
 
 @pytest.mark.parametrize(
@@ -117,15 +138,15 @@ def test_of_a_postponed_bug_its_departures_tell_what_it_explains(
     [
         dict(rate=Rate(3, 10)),
         dict(rate=Rate(10, 10), stateful=True),
-        dict(rate=Rate(1, 1), finding=Finding("fault", (), "hung", "m")),
+        dict(rate=Rate(10, 10), finding=Finding("mutation", ("dx",), "written", "m")),
     ],
 )
-def test_departures_are_not_tried_where_one_try_does_not_tell_or_takes_long(
-    layernorm: Target, case: Case, how: dict[str, Any]
+def test_departures_are_not_tried_where_one_run_tells_little_or_the_finding_has_a_place(
+    layernorm: Target, two_cases: tuple[Case, Case], how: dict[str, Any]
 ) -> None:
-    bug = make_bug(case, "dx", waits_for="shrinking", **how)
+    bug = make_bug(two_cases[1], "dx", waits_for="shrinking", **how)
     found = attribution(layernorm, Mock(side_effect=AssertionError), bug)
-    assert found.explains_unshrunk(bug, case, bug.finding) and bug.triggers is None
+    assert not found.rules_out(bug, bug.case, bug.finding) and bug.needs == ()
 
 
 def test_a_bug_that_shows_always_explains_its_own_outputs_and_class_only(layernorm: Target, case: Case) -> None:

@@ -229,7 +229,7 @@ def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
         options = RunOptions(str(path), engine="random", cases=1, seconds=seconds)
         Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False).run()
     assert list(map(type, orders)) == [InOrder, TriagePriority]
-    assert orders[1].explains.__func__ is Attribution.explains_unshrunk
+    assert orders[1].rules_out.__func__ is Attribution.rules_out
     # The deadline has passed: to compare all that may wait takes seconds, and they are but counted.
     assert orders[1].choose(("first", "second"), False) == "first"
 

@@ -328,28 +328,31 @@ def test_a_postponed_bug_that_was_merged_meanwhile_is_not_shrunk(
     assert handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_what_is_known_of_a_larger_case_is_kept_only_until_the_bug_is_shrunk(
-    handler: FindingHandler, two_cases: tuple[Case, Case], again: bool
+@pytest.mark.parametrize("is_smaller", [True, False])
+def test_what_is_known_of_a_larger_case_is_not_kept(
+    handler: FindingHandler, two_cases: tuple[Case, Case], is_smaller: bool
 ) -> None:
-    """Of one that is postponed again it still tells more than nothing; of one that is shrunk all is found anew."""
+    """A smaller one has fewer departures from defaults; nothing of them counts once the bug is not postponed."""
     tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
     handler.add_bug(bug, first_seen(bug))
-    departures = bug.triggers = (Trigger("all", lambda case: two_cases[0]),)
-    handler.budgets.has_news = lambda: again
+    handler.triage.steps = iter([two_cases[not is_smaller]])  # type: ignore[attr-defined]
+    departures = bug.departures = (Trigger("all", lambda case: two_cases[0]),)
+    assert bug.needs == departures
+    handler.budgets.has_news = lambda: True
     tasks.pop(0)()
-    assert (bug.is_postponed, bug.triggers) == ((True, departures) if again else (False, ()))
+    assert bug.is_postponed and bug.needs == (() if is_smaller else departures)
+    bug.waits_for = ""
+    assert bug.needs == ()
 
 
-def test_nothing_that_a_bug_needs_counts_as_known_where_no_time_is_left_to_shrink_it(
+def test_a_new_bug_does_not_become_one_that_is_postponed_while_it_shrinks(
     handler: FindingHandler, two_cases: tuple[Case, Case]
 ) -> None:
-    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    postponed, bug = make_bug(two_cases[1], "dx", waits_for=SHRINKING), make_bug(two_cases[1], "dx")
+    postponed.departures = (Trigger("all", lambda case: two_cases[0]),)
+    handler.bugs.append(postponed)
     handler.add_bug(bug, first_seen(bug))
-    bug.triggers = (Trigger("all", lambda case: two_cases[0]),)
-    handler.budgets.deadline.end_now()
-    tasks.pop(0)()
-    assert bug.is_unshrunk and bug.triggers is None
+    assert bug.others == (postponed.departures,)
 
 
 @pytest.mark.parametrize("is_equal", [True, False])

@@ -19,7 +19,7 @@ from fuzz.run.findings.triage_priority import MOST_ASKED, TriagePriority
 from fuzz.run.findings.triage_queue import Suspect
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.triage.triggers import departures
+from fuzz.triage.triggers import Trigger, departures
 from fuzz.worker.deadline import Deadline, OutOfTime
 
 FLOOD, RARE = replace(wrong_value("dx"), symptom="nonfinite"), wrong_value("dweight")
@@ -237,71 +237,120 @@ def test_an_order_without_time_to_ask_is_that_of_the_cases(two_cases: tuple[Case
     assert triaged(order, suspects(two_cases[0], RARE, FLOOD)) == [0, 1]
 
 
-def postponed(case: Case, target: Target, order: TriagePriority) -> Bug:
+def postponed(case: Case, order: TriagePriority) -> Bug:
     """A postponed bug that an order knows of, of which nothing is known yet that it needs."""
     bug = make_bug(case, finding=RARE, shown_by_usual=True)
-    order.know([bug])
+    order.know([*order.bugs, bug])
     bug.waits_for = "shrinking"
     return bug
+
+
+def departures_without(needed: Case, other: Case, target: Target) -> tuple[Trigger, ...]:
+    """What of a case's departures from defaults another case lacks."""
+    return tuple(one for one in departures(needed, target) if one.edit(other).key == other.key)
 
 
 def test_what_a_postponed_bug_does_not_explain_comes_before_its_shrinking(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
-    """A few cases tell of it, each of them once; the bug's needs are found with the first one."""
+    """A few cases tell of it, each of them once; those that it explains still wait for it."""
     asked: list[Case] = []
 
-    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
-        bug.triggers = bug.triggers or tuple(departures(two_cases[1], layernorm))[:1]
+    def rules_out(bug: Bug, case: Case, finding: Finding) -> bool:
+        bug.departures = bug.departures or tuple(departures(two_cases[1], layernorm))[:1]
         asked.append(case)
-        return len(asked) != 3
+        return len(asked) == 3
 
-    order = TriagePriority(layernorm, explains=explains)
-    bug = postponed(two_cases[1], layernorm, order)
-    waiting = [Suspect(index, two_cases[1], (RARE,), ()) for index in range(20)]
+    order = TriagePriority(layernorm, rules_out=rules_out)
+    postponed(two_cases[1], order)
+    both = replace(RARE, outputs=("dx", *RARE.outputs))
+    waiting = [Suspect(index, two_cases[1], (both if index == 5 else RARE,), ()) for index in range(20)]
     assert not order.has_news(waiting) and not asked
-    assert order.choose(waiting, True) is waiting[2] and len(asked) == 3
-    del waiting[2]
-    assert order.choose(waiting, True) is None and len(asked) == MOST_ASKED
-    assert order.choose(waiting, True) is None and len(asked) == MOST_ASKED
-    assert bug.is_postponed
+    assert order.choose(waiting, True) is waiting[1] and len(asked) == 3
+    del waiting[1]
+    for _ in range(2):
+        assert order.choose(waiting, True) is None and len(asked) == MOST_ASKED
+        assert not order.has_news(waiting)
 
 
 def test_a_case_that_lacks_what_a_postponed_bug_needs_is_not_run_to_tell(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
-    """Nor is one that is filed under something else, of which that may be the cause, nor what is left of a case."""
-    (other, needed), asked = two_cases, list[Finding]()
+    other, needed = two_cases
+    asked: list[Case] = []
 
-    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
-        lacking = (one for one in departures(needed, layernorm) if one.edit(other).key == other.key)
-        bug.triggers = tuple(lacking)
-        asked.append(finding)
-        return True
+    def rules_out(bug: Bug, case: Case, finding: Finding) -> bool:
+        bug.departures = departures_without(needed, other, layernorm)
+        asked.append(case)
+        return False
 
-    order = TriagePriority(layernorm, explains=explains)
-    bug = postponed(needed, layernorm, order)
-    order.choose([Suspect(9, other, (FLOOD,), ())], False)
-    waiting = [Suspect(0, needed, (RARE,), ()), Suspect(1, other, (RARE,), ()), Suspect(2, other, (FLOOD,), ())]
-    waiting.append(Suspect(3, needed, (RARE,), (), is_rest=True))
-    waiting.append(Suspect(4, other, (FLOOD, RARE), ()))
-    assert order.choose(waiting[2:], True) is None and bug.triggers is None
-    assert order.choose(waiting, True) is waiting[1] and bug.triggers and asked == [RARE]
-    assert order.choose([waiting[0], *waiting[2:]], True) is None and asked == [RARE, RARE]
+    order = TriagePriority(layernorm, rules_out=rules_out)
+    bug = postponed(needed, order)
+    waiting = [Suspect(0, needed, (RARE,), ()), Suspect(1, needed, (RARE,), ())]
+    assert order.choose(waiting, True) is None and bug.departures and asked == [needed, needed]
+    waiting.append(Suspect(2, other, (RARE,), ()))
+    assert order.choose(waiting, True) is waiting[2] and len(asked) == 2
 
 
-def test_no_case_is_run_for_a_postponed_bug_where_time_is_reserved_or_over(
+def test_what_may_be_the_consequence_of_something_else_waits_for_a_postponed_bug(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
-    def explains(bug: Bug, case: Case, finding: Finding) -> bool:
-        raise OutOfTime
+    """What a case is not filed under, what is left of a case, and what one of several calls shows."""
+    other, needed = two_cases
+    order = TriagePriority(layernorm, rules_out=Mock(side_effect=AssertionError))
+    bug = postponed(needed, order)
+    bug.departures = departures_without(needed, other, layernorm)
+    order.choose([Suspect(9, other, (FLOOD,), ())], False)
+    twice = replace(other, calls=(other.last, other.last), split=None)
+    waiting = [
+        Suspect(0, other, (FLOOD, RARE), ()),
+        Suspect(1, other, (RARE,), (), is_rest=True),
+        Suspect(2, twice, (RARE,), ()),
+    ]
+    assert order.choose(waiting, True) is None and not order.has_news(waiting)
+    assert order.has_news([Suspect(3, other, (RARE,), ())])
 
-    waiting = [Suspect(0, two_cases[0], (RARE,), ())]
-    order = TriagePriority(layernorm, explains=explains)
-    postponed(two_cases[0], layernorm, order)
-    assert order.choose(waiting, True) is None
-    late = TriagePriority(
-        layernorm, Deadline.after(5.0, time.monotonic()), reserve=60.0, explains=Mock(side_effect=KeyError)
-    )
-    postponed(two_cases[0], layernorm, late)
-    assert late.choose(waiting, True) is None
+
+def test_each_postponed_bug_that_may_explain_a_case_is_asked_about(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """The case is news where none of them does, and none is asked about where one of them has no departures."""
+    asked, explaining = list[Bug](), list[Bug]()
+
+    def rules_out(bug: Bug, case: Case, finding: Finding) -> bool:
+        asked.append(bug)
+        bug.departures = tuple(departures(two_cases[1], layernorm))[:1]
+        return bug not in explaining
+
+    order = TriagePriority(layernorm, rules_out=rules_out)
+    for _ in range(3):
+        postponed(two_cases[1], order)
+    bugs = [*order.bugs]
+    bugs[2].departures = ()
+    waiting = [Suspect(index, two_cases[1], (RARE,), ()) for index in range(3)]
+    assert order.choose(waiting, True) is None and not asked
+    order.bugs = bugs[:2]
+    explaining.append(bugs[1])
+    assert order.choose(waiting[:1], True) is None and asked == bugs[:2]
+    explaining.clear()
+    assert order.choose(waiting, True) is waiting[1] and len(asked) == 4
+
+
+def test_no_case_is_run_for_a_postponed_bug_once_the_time_left_is_reserved_or_over(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    waiting = [Suspect(index, two_cases[0], (RARE,), ()) for index in range(5)]
+    over = Mock(side_effect=OutOfTime)
+    order = TriagePriority(layernorm, rules_out=over)
+    postponed(two_cases[0], order)
+    assert order.choose(waiting, True) is None and over.call_count == 5
+    asked: list[Case] = []
+
+    def rules_out(bug: Bug, case: Case, finding: Finding) -> bool:
+        asked.append(case)
+        order.reserve = 60.0
+        return False
+
+    order = TriagePriority(layernorm, Deadline.after(30.0, time.monotonic()), rules_out=rules_out)
+    postponed(two_cases[0], order)
+    assert order.choose(waiting, True) is None and len(asked) == 1

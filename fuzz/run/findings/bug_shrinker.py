@@ -120,8 +120,9 @@ class BugShrinker:
         if bug.is_undecided:
             bug.least, not_shown = before, frozenset()
         bug.leave_out(not_shown)
-        if not bug.is_postponed:
-            bug.triggers = None
+        bug.triggers = None
+        if bug.case.key != before.case.key:
+            bug.departures = None
         self._save_further(bug)
         self.budgets.spent += time.monotonic() - start
         if lost := sought.restricted_to(not_shown):
@@ -129,7 +130,7 @@ class BugShrinker:
 
     def _leave_unshrunk(self, bug: Bug) -> None:
         """Has a bug graded that the run has no time to shrink; nor to compare, as what it needs takes long to find."""
-        bug.waits_for, bug.cut_off, bug.triggers = "", SHRINKING, None
+        bug.waits_for, bug.cut_off = "", SHRINKING
         self.saver.watcher.on_shrunk(bug)
         self.postprocessor.plan(bug)
         self.postprocessor.start(bug)

@@ -23,7 +23,8 @@ from fuzz.triage.error_size import JUMP, LargerError
 from fuzz.triage.input_classes import is_usual
 from fuzz.triage.intermediate_cases import intermediate_cases
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs
-from fuzz.triage.triage import COSTLY_SYMPTOMS, Triage
+from fuzz.triage.triage import Triage
+from fuzz.triage.tries import key_of
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, departures
 from fuzz.worker.deadline import OutOfTime
 
@@ -49,6 +50,8 @@ class Attribution:
     patterns: PatternCounts = field(default_factory=PatternCounts)
     shared: dict[tuple[int, int], list[Trigger]] = field(default_factory=dict)
     """Of two bugs that only values need, the edits of these that rid both; by their ids."""
+    ruled_out: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    """By the departures of a postponed bug, a case and what both share, whether that has another cause."""
 
     def attribute(self, case: Case, finding: Finding, *, doubts: bool = True) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
@@ -95,10 +98,9 @@ class Attribution:
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
-        if bug.is_postponed and part is not None and not self._may_explain(bug, case):
+        if bug.is_postponed and part is not None and not self._may_explain(bug, case, part):
             return frozenset()
-        is_open = bug.is_postponed or bug.is_unshrunk
-        if bug.is_postponed and not bug.triggers or is_open and self.triage.worker.deadline.has_passed:
+        if bug.is_postponed or bug.is_unshrunk and self.triage.worker.deadline.has_passed:
             return part.subjects if part else frozenset()
         if part is None and filing_order(bug.finding)[0] < filing_order(finding)[0] and self.triage.find_triggers(bug):
             part = finding
@@ -107,15 +109,34 @@ class Attribution:
         is_checked = self._is_to_check(bug, part)
         return self.vanishing(bug, case, part, self.triage.find_triggers(bug)) if is_checked else part.subjects
 
-    def explains_unshrunk(self, bug: Bug, case: Case, finding: Finding) -> bool:
-        """Whether a postponed bug explains all of its subjects in a finding, by what it needs; True where that is not
-        known."""
-        departures, part = self.triage.find_departures(bug), finding.restricted_to(bug.subjects)
-        return not departures or part is None or self.vanishing(bug, case, part, departures) == part.subjects
-
-    def _may_explain(self, bug: Bug, case: Case) -> bool:
+    def _may_explain(self, bug: Bug, case: Case, finding: Finding) -> bool:
         """Whether a postponed bug may explain what a case shows; after the deadline nobody will know more."""
-        return bug.is_known_of(usual=is_usual(case, self.target)) or self.triage.worker.deadline.has_passed
+        if self.triage.worker.deadline.has_passed:
+            return True
+        return bug.is_known_of(usual=is_usual(case, self.target)) and not self.is_ruled_out(bug, case, finding)
+
+    def rules_out(self, bug: Bug, case: Case, finding: Finding) -> bool:
+        """What `is_ruled_out` says once the bug's departures are known."""
+        self.triage.find_departures(bug)
+        return self.is_ruled_out(bug, case, finding)
+
+    def is_ruled_out(self, bug: Bug, case: Case, finding: Finding) -> bool:
+        """Whether a postponed bug is known not to be the cause of what it shares with a finding: the case lacks one of
+        its departures, or shows the same without.
+        """
+        finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
+        part = finding.restricted_to(bug.subjects)
+        if not bug.departures or part is None or len(case.calls) > 1:
+            return False
+        key = bug.departures, key_of(case), part.subjects
+        if key not in self.ruled_out:
+            lacks = not all_hold(bug.departures, case)
+            self.ruled_out[key] = lacks or any(self._shows_without(one, case, part, bug) for one in bug.departures)
+        return self.ruled_out[key]
+
+    def _shows_without(self, trigger: Trigger, case: Case, finding: Finding, bug: Bug) -> bool:
+        shown = self.triage.shown_subjects(trigger.edit(case), finding, bug.rate)
+        return shown is not None and shown >= finding.subjects
 
     def _is_to_check(self, bug: Bug, part: Finding) -> bool:
         """Whether it is a finding's turn to be checked with a bug's triggers made false, by its number."""
@@ -131,7 +152,7 @@ class Attribution:
 
         `own_error` is whether bugs like it alone make the finding's error.
         """
-        is_costly = finding.symptom in COSTLY_SYMPTOMS
+        is_costly = finding.symptom in ("hung", "out-of-memory")
         if is_costly or bug.triggers or bug.stateful or bug.finding.shares_place(finding):
             return None
         self.counts[id(bug)] += 1
@@ -204,8 +225,8 @@ class Attribution:
     def without_known(self, case: Case, finding: Finding) -> Case:
         """The case with a trigger of each known bug made false that explains nothing of the finding though all hold."""
         for bug in self.bugs_near(finding):
-            if bug.may_show_in(case):
-                edits = (trigger.edit(case) for trigger in self.triage.find_triggers(bug))
+            if all_hold(bug.needs, case):
+                edits = (trigger.edit(case) for trigger in bug.needs)
                 shown = ((one, self.triage.shown_subjects(one, finding, bug.rate)) for one in edits)
                 case = next((one for one, subjects in shown if subjects == finding.subjects), case)
         return case
@@ -214,7 +235,8 @@ class Attribution:
         """Whether more will be known about what explains a case's finding, once a bug with its subjects is shrunk."""
         postponed = [bug for bug in self.bugs if bug.is_postponed]
         usual = bool(postponed) and is_usual(case, self.target)
-        return any(bug.is_postponed_with(finding, usual=usual) for bug in postponed)
+        near = (bug for bug in postponed if bug.is_postponed_with(finding, usual=usual))
+        return any(not self.is_ruled_out(bug, case, finding) for bug in near)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

@@ -243,7 +243,7 @@ class FindingHandler:
         bug.shown_by_usual = is_usual(seen.case, self.target)
         bug.first_case = self.options.seed, seen.index
         near = self.attribution.bugs_near(bug.sought)
-        bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
+        bug.others = tuple(other.needs for other in near if other.needs and not other.known)
         self.shrinker.shrink(bug)
         bug.keep_shown_subjects()
         same = self.saver.find_same_cause(bug, self.shrinker.others_to_compare(bug))

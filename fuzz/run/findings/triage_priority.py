@@ -24,16 +24,16 @@ from fuzz.worker.deadline import Deadline, OutOfTime
 Sign = tuple[object, ...]
 IN_ORDER = InOrder()
 MOST_ASKED = 8
-"""Cases that are run with usual inputs, at most, before one of them is chosen; and, for each postponed bug, those that
-are run without what it needs."""
+"""Cases that are run with usual inputs, at most, before one of them is chosen; and those that are run without what a
+postponed bug needs, before a task comes first, and for each of these bugs."""
 
 
 def shows_anything(case: Case, finding: Finding) -> bool:
     return True
 
 
-def explains_anything(bug: Bug, case: Case, finding: Finding) -> bool:
-    return True
+def rules_out_nothing(bug: Bug, case: Case, finding: Finding) -> bool:
+    return False
 
 
 @dataclass
@@ -49,8 +49,9 @@ class TriagePriority:
     own are. Then come those with more ordinary inputs, then the oldest.
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause. So does what
-    a bug may explain that is not shrunk yet: it waits for that, unless `explains` says that what the bug needs does not
-    explain it, which a few cases are run for each time before a task comes first.
+    a bug may explain that is not shrunk yet: it waits for that, unless what the bug needs so far `rules_out` that it is
+    what a case is filed under. What is filed after that may be its consequence. Before a task comes first a few cases
+    are run to tell.
 
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
     the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came. `bugs` are
@@ -62,7 +63,7 @@ class TriagePriority:
     reserve: float = 0.0
     bugs: Sequence[Bug] = ()
     shows_usually: Callable[[Case, Finding], bool] = shows_anything
-    explains: Callable[[Bug, Case, Finding], bool] = explains_anything
+    rules_out: Callable[[Bug, Case, Finding], bool] = rules_out_nothing
     counts: Counter[Sign] = field(default_factory=Counter)
     _current: frozenset[Subject] = frozenset()
     """What the case shows that is triaged now."""
@@ -70,9 +71,9 @@ class TriagePriority:
     _usual: dict[tuple[int, bool], bool] = field(default_factory=dict)
     """By a case's index, and whether it is what is left of it, whether it shows its first finding usually."""
     _lacking: dict[tuple[int, tuple[Trigger, ...]], bool] = field(default_factory=dict)
-    """By a case's index, and what a bug needs, whether the case lacks some of that, or shows a finding without it."""
-    _asked: dict[int, set[int]] = field(default_factory=dict)
-    """By the id of a postponed bug the indices of cases that were run without what it needs."""
+    """By a case's index, and what a bug needs, whether the case lacks some of that, or shows the same without it."""
+    _asked: dict[int, tuple[Bug, set[int]]] = field(default_factory=dict)
+    """By the id of a postponed bug that bug, and the indices of cases that were run without what it needs."""
 
     def know(self, bugs: Sequence[Bug]) -> None:
         """Counts bugs that were known before the run as triaged once; others may be added to them.
@@ -91,7 +92,7 @@ class TriagePriority:
         """Whether a case waits whose finding is like nothing before, unless the time left is reserved for tasks."""
         findings = ((suspect, one) for suspect in waiting if not suspect.is_rest for one in suspect.findings)
         is_new = any(not (self._count(self._sign(*one), *one) or self._current & one[1].subjects) for one in findings)
-        return is_new and self.deadline.seconds_left >= self.reserve
+        return is_new and self._is_in_time
 
     def choose(self, waiting: Sequence[Suspect], task_waits: bool) -> Suspect | None:
         """The next one, which counts as triaged from now on; None where a task comes first."""
@@ -101,10 +102,9 @@ class TriagePriority:
         if not waiting:
             return None
         chosen, is_news = self._first(waiting)
-        in_time = self.deadline.seconds_left >= self.reserve
-        if task_waits and in_time and not is_news and self._ask_about_postponed(waiting):
+        if task_waits and not is_news and self._ask_about_postponed(waiting):
             chosen, is_news = self._first(waiting)
-        if task_waits and not (is_news and in_time):
+        if task_waits and not (is_news and self._is_in_time):
             return None
         self.counts.update(sign for finding in chosen.findings for sign in self._signs(chosen, finding))
         del self._classes[chosen.index]
@@ -121,38 +121,42 @@ class TriagePriority:
             first = next(filter(self._shows_usually, tied[:MOST_ASKED]), first)
         return first, is_news
 
+    @property
+    def _is_in_time(self) -> bool:
+        return self.deadline.seconds_left >= self.reserve
+
     def _ask_about_postponed(self, waiting: Sequence[Suspect]) -> bool:
-        """Runs cases without what a postponed bug needs, up to one that it does not explain; False where none waits."""
-        for bug in [bug for bug in tuple(self.bugs) if bug.is_postponed]:
-            asked = self._asked.setdefault(id(bug), set())
-            near = (one for one in sorted(waiting, key=self._key) if self._is_near(one, bug))
-            fresh = [suspect for suspect in near if suspect.index not in asked][: MOST_ASKED - len(asked)]
-            for suspect in fresh:
-                asked.add(suspect.index)
-                if not self._explains(bug, suspect):
-                    break
-            if fresh:
-                return True
-        return False
+        """Runs cases without what postponed bugs need that may explain them, up to one that none of these explains.
 
-    def _is_near(self, suspect: Suspect, bug: Bug) -> bool:
-        """Whether a postponed bug may explain what a case is filed under, as far as is known.
-
-        What is filed after that may be a consequence of it.
+        Returns whether any was run.
         """
-        usual, shared = self._is_usual(suspect), bug.subjects & suspect.findings[0].subjects
-        may_be = bool(shared) and not suspect.is_rest and bug.is_known_of(usual=usual)
-        return may_be and not self._lacks(suspect, bug)
+        postponed, asked = [bug for bug in tuple(self.bugs) if bug.is_postponed], 0
+        for suspect in sorted(waiting, key=self._key) if postponed else ():
+            near = [bug for bug in postponed if self._may_explain(bug, suspect)]
+            if near and all(self._may_ask(bug, suspect) for bug in near):
+                asked += len(near)
+                if all(self._asks(bug, suspect) for bug in near) or asked >= MOST_ASKED:
+                    break
+        return asked > 0
 
-    def _explains(self, bug: Bug, suspect: Suspect) -> bool:
-        """Whether a postponed bug explains what a case is filed under; remembered where it does not."""
-        try:
-            explains = self.explains(bug, suspect.case, suspect.findings[0])
-        except OutOfTime:
-            return True
-        if not explains and bug.triggers:
-            self._lacking[suspect.index, bug.triggers] = True
-        return explains and not self._lacks(suspect, bug)
+    def _may_explain(self, bug: Bug, suspect: Suspect) -> bool:
+        """Whether a postponed bug may explain what a case is filed under, as far as is known."""
+        finding, usual = suspect.findings[0], self._is_usual(suspect)
+        return bug.is_postponed_with(finding, usual=usual) and not self._is_ruled_out(suspect, bug, finding)
+
+    def _may_ask(self, bug: Bug, suspect: Suspect) -> bool:
+        """Whether a run of a case may tell that a postponed bug does not explain it, and was not made before."""
+        _, asked = self._asked.setdefault(id(bug), (bug, set()))
+        tells = bug.departures != () and len(suspect.case.calls) == 1 and not suspect.is_rest
+        return tells and suspect.index not in asked and len(asked) < MOST_ASKED and self._is_in_time
+
+    def _asks(self, bug: Bug, suspect: Suspect) -> bool:
+        """Whether a postponed bug is found not to explain what a case is filed under, which is remembered."""
+        self._asked[id(bug)][1].add(suspect.index)
+        with suppress(OutOfTime):
+            if self.rules_out(bug, suspect.case, suspect.findings[0]):
+                self._lacking[suspect.index, bug.needs] = True
+        return self._lacks(suspect, bug)
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
         first, *others = min((self._often(suspect, finding) for finding in suspect.findings), default=(0, 0, 0))
@@ -167,8 +171,8 @@ class TriagePriority:
     def _count(self, sign: Sign, suspect: Suspect, finding: Finding) -> int:
         """How often what has a finding's sign was triaged; what a postponed bug may explain counts as that."""
         usual = self._is_usual(suspect)
-        waits = any(bug.is_postponed_with(finding, usual=usual) for bug in tuple(self.bugs))
-        return max(self.counts[sign], waits)
+        near = (bug for bug in tuple(self.bugs) if bug.is_postponed_with(finding, usual=usual))
+        return max(self.counts[sign], any(not self._is_ruled_out(suspect, bug, finding) for bug in near))
 
     def _shows_usually(self, suspect: Suspect) -> bool:
         key = suspect.index, suspect.is_rest
@@ -189,7 +193,7 @@ class TriagePriority:
     def _sign(self, suspect: Suspect, finding: Finding) -> Sign:
         sign = sign_of(finding)
         near = [bug for bug in tuple(self.bugs) if bug.subjects & finding.subjects]
-        fitting = [bug for bug in near if not self._lacks(suspect, bug)]
+        fitting = [bug for bug in near if not self._is_ruled_out(suspect, bug, finding)]
         if not near or not fitting:
             return (*sign, "other") if near else sign
         usual = self._is_usual(suspect)
@@ -198,13 +202,19 @@ class TriagePriority:
     def _is_usual(self, suspect: Suspect) -> bool:
         return self._class_of(suspect) != "extreme"
 
+    def _is_ruled_out(self, suspect: Suspect, bug: Bug, finding: Finding) -> bool:
+        """Whether a bug is known not to explain a finding of a case: a postponed one, what one call is filed under."""
+        is_told = not bug.is_postponed or len(suspect.case.calls) == 1 and finding is suspect.findings[0]
+        return is_told and self._lacks(suspect, bug)
+
     def _lacks(self, suspect: Suspect, bug: Bug) -> bool:
         """Whether a case lacks something that a bug is known to need: nothing of numbers, which takes long to see."""
-        if not bug.triggers:
+        needs = bug.needs
+        if not needs:
             return False
-        key = suspect.index, bug.triggers
+        key = suspect.index, needs
         if key not in self._lacking:
-            edits = (one.edit for one in bug.triggers if not one.is_of_values)
+            edits = (one.edit for one in needs if not one.is_of_values)
             self._lacking[key] = any(edit(suspect.case).key == suspect.case.key for edit in edits)
         return self._lacking[key]
 
