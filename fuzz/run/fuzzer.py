@@ -18,7 +18,7 @@ from fuzz.model.case import Case
 from fuzz.model.oracle_specs import FAULT, SAMPLED_ORACLES
 from fuzz.run.case_budget import CaseBudget
 from fuzz.run.derived_rejects import PATIENCE, DerivedRejects
-from fuzz.run.findings.budgets import GRADING_SHARE
+from fuzz.run.findings.budgets import ASKING_SHARE, GRADING_SHARE
 from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.findings.known_bugs import read_known_bugs
 from fuzz.run.findings.triage_priority import TriagePriority
@@ -268,8 +268,10 @@ class Fuzzer:
         limit = self.options.time_limit
         if limit is None:
             return InOrder()
-        asked = findings.triage.shows_with_usual_inputs, findings.attribution.rules_out
-        order = TriagePriority(self.target, deadline, GRADING_SHARE * limit, (), *asked)
+        order = TriagePriority(
+            self.target, deadline, reserve=GRADING_SHARE * limit, shows_usually=findings.triage.shows_with_usual_inputs,
+            rules_out=findings.attribution.rules_out, seconds_to_ask=ASKING_SHARE * limit,
+        )  # fmt: skip
         order.know(known)
         return order
 

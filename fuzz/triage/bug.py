@@ -201,6 +201,11 @@ class Bug:
         """What it is known to need. Of a postponed bug that rules out cases and proves nothing of others."""
         return (self.departures if self.is_postponed else self.triggers) or ()
 
+    def keep_departures(self) -> None:
+        """Leaves out departures that its case no longer has."""
+        if self.departures is not None:
+            self.departures = tuple(one for one in self.departures if one.edit(self.case).key != self.case.key)
+
     @property
     def needs_values_only(self) -> bool:
         """Whether all that it is known to need is values of tensors."""

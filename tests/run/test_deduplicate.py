@@ -102,16 +102,18 @@ def test_departures_of_a_postponed_bug_rule_out_what_it_does_not_explain(
     found, finding = attribution(layernorm, launcher, bug), wrong_value("dx")
     found.triage.worker.deadline = Deadline()
     for case in (needed, other, lacking):
-        assert found.is_near_postponed(case, finding)
+        assert found.is_near_postponed(case, finding, is_first=True)
         assert found.attribute(case, finding, doubts=False) == (bug, None) and not ran
     ruled_out = [found.rules_out(bug, case, finding) for case in (needed, other, lacking)]
     assert ruled_out == [False, True, True] and name in {one.name for one in bug.needs} and bug.triggers is None
     count = len(ran)
     for case, expected in zip((needed, other, lacking), ruled_out, strict=True):
-        assert found.is_near_postponed(case, finding) != expected
+        assert found.is_near_postponed(case, finding, is_first=True) != expected
+        assert found.is_near_postponed(case, finding, is_first=False)
         assert found.attribute(case, finding, doubts=False) == ((None, finding) if expected else (bug, None))
-    assert not found.rules_out(bug, replace(other, calls=(other.last, other.last), split=None), finding)
-    assert not found.rules_out(bug, other, wrong_value("dweight"))
+    twice = replace(lacking, calls=(lacking.last, lacking.last), split=None)
+    assert not found.is_ruled_out(bug, twice, finding)
+    assert not found.is_ruled_out(bug, lacking, wrong_value("dweight"))
     assert len(ran) == count, "what cases have told is remembered"
     without = found.without_known(other, finding)
     assert without.key != other.key and not all_hold(bug.needs, without)
@@ -124,10 +126,13 @@ def test_a_case_that_shows_a_part_of_its_finding_without_a_departure_may_have_tw
 ) -> None:
     """Which of them is known once the postponed bug is shrunk. A case that cannot be run tells nothing."""
     both, needed = wrong_value("dx", "dweight"), two_cases[1]
-    bug = make_bug(needed, finding=both, waits_for="shrinking", rate=Rate(10, 10))
+    bug = make_bug(needed, "dx", waits_for="shrinking", rate=Rate(10, 10))
     bug.departures = tuple(departures(needed, layernorm))[:1]
     found = attribution(layernorm, lambda case: (wrong_value("dx"),), bug)
     assert not found.rules_out(bug, needed, both) and found.rules_out(bug, needed, wrong_value("dx"))
+    found = attribution(layernorm, lambda case: (both,), bug)
+    found.triage.worker.deadline, bug.shown_by_usual = Deadline(), True
+    assert found.rules_out(bug, needed, both) and found.attribute(needed, both) == (None, both)
     found = attribution(layernorm, lambda case: (wrong_value("dx"),), bug)
     found.triage.shown_subjects = lambda *case, **how: None  # type: ignore[method-assign,assignment]
     assert not found.rules_out(bug, needed, wrong_value("dx"))

@@ -16,6 +16,7 @@ from handlers import NothingSmaller, first_seen, make_handler, take_triage
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe
 from fuzz.run.findings.finding_handler import FindingHandler
 from fuzz.run.watcher import Watcher
@@ -328,21 +329,40 @@ def test_a_postponed_bug_that_was_merged_meanwhile_is_not_shrunk(
     assert handler.saver.watcher.bugs == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("is_smaller", [True, False])
-def test_what_is_known_of_a_larger_case_is_not_kept(
-    handler: FindingHandler, two_cases: tuple[Case, Case], is_smaller: bool
+def test_departures_that_a_smaller_case_no_longer_has_are_left_out(
+    handler: FindingHandler, two_cases: tuple[Case, Case]
 ) -> None:
-    """A smaller one has fewer departures from defaults; nothing of them counts once the bug is not postponed."""
-    tasks, bug = tasks_of(handler), make_bug(two_cases[1], "dx")
+    """And none counts once the bug is not postponed."""
+    small, large = two_cases
+    tasks, bug = tasks_of(handler), make_bug(large, "dx")
     handler.add_bug(bug, first_seen(bug))
-    handler.triage.steps = iter([two_cases[not is_smaller]])  # type: ignore[attr-defined]
-    departures = bug.departures = (Trigger("all", lambda case: two_cases[0]),)
-    assert bug.needs == departures
+    handler.triage.steps = iter([small])  # type: ignore[attr-defined]
+    kept, gone = Trigger("kept", lambda case: large), Trigger("gone", lambda case: small)
+    bug.departures = (kept, gone)
     handler.budgets.has_news = lambda: True
     tasks.pop(0)()
-    assert bug.is_postponed and bug.needs == (() if is_smaller else departures)
+    assert bug.is_postponed and bug.case == small and bug.needs == (kept,)
     bug.waits_for = ""
     assert bug.needs == ()
+
+
+def test_what_is_known_not_to_be_of_a_postponed_bug_is_handled_at_once_where_the_case_is_filed_under_it(
+    handler: FindingHandler, two_cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without running a case; what is filed after something else may be a consequence, and waits."""
+    lacking, needed = (replace(case, split=None) for case in two_cases)
+    monkeypatch.setattr(handler.triage, "confirm", lambda case, finding, history: make_bug(case, finding=finding))
+    handler.triage.worker.deadline = handler.deadline
+    bug = make_bug(needed, "dx", waits_for=SHRINKING, shown_by_usual=True, rate=Rate(10, 10))
+    bug.departures = (Trigger("all", lambda case: lacking),)
+    handler.bugs.append(bug)
+    again, other = wrong_value("dx"), Finding("mutation", ("dx",), "written", "m")
+    assert handler.handle(1, needed, [again], ()) == (again,) and handler.bugs == [bug]
+    monkeypatch.setattr(handler.triage, "shown_subjects", Mock(side_effect=OutOfTime))
+    assert handler.handle(2, lacking, [other, again], ())[-1:] == (again,)
+    assert [one.sought.oracle for one in handler.bugs] == ["accuracy", "mutation"]
+    handler.handle(3, lacking, [again], ())
+    assert [one.sought.oracle for one in handler.bugs] == ["accuracy", "mutation", "accuracy"] and bug.hits == 1
 
 
 def test_a_new_bug_does_not_become_one_that_is_postponed_while_it_shrinks(

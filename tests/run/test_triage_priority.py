@@ -354,3 +354,7 @@ def test_no_case_is_run_for_a_postponed_bug_once_the_time_left_is_reserved_or_ov
     order = TriagePriority(layernorm, Deadline.after(30.0, time.monotonic()), rules_out=rules_out)
     postponed(two_cases[0], order)
     assert order.choose(waiting, True) is None and len(asked) == 1
+    asked.clear()
+    order = TriagePriority(layernorm, rules_out=rules_out, seconds_to_ask=1e-9)
+    postponed(two_cases[0], order)
+    assert order.choose(waiting, True) is None and len(asked) == 1

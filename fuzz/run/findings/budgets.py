@@ -14,6 +14,8 @@ UNUSUAL_SHARE = 1 / 6
 """The same for a bug that usual inputs do not show: its severity is worth more than a smaller case."""
 GRADING_SHARE = 0.25
 """The share of the run's time that grading one bug may take. So much at its end is kept for bugs without a grade."""
+ASKING_SHARE = 1 / 8
+"""The share of the run's time in which waiting cases are run to tell whether a postponed bug explains them."""
 LONGEST_SHRINKING = 600.0
 """Seconds of shrinking one bug in a run without a limit of time: only calls that hang or are very slow take so long."""
 VERIFY_SECONDS = 2.0

@@ -121,8 +121,7 @@ class BugShrinker:
             bug.least, not_shown = before, frozenset()
         bug.leave_out(not_shown)
         bug.triggers = None
-        if bug.case.key != before.case.key:
-            bug.departures = None
+        bug.keep_departures()
         self._save_further(bug)
         self.budgets.spent += time.monotonic() - start
         if lost := sought.restricted_to(not_shown):
@@ -138,7 +137,7 @@ class BugShrinker:
     def _save_further(self, bug: Bug) -> None:
         """Saves a postponed bug again, or merges it where its smaller case shows that another one has its cause.
 
-        What takes long to see of that is not looked for in the time that is kept for grades.
+        In the time that is kept for grades only equal ones count: what others need takes long to find.
         """
         others = self.others_to_compare(bug)
         if not self.budgets.is_for_shrinking:

@@ -50,8 +50,8 @@ class Attribution:
     patterns: PatternCounts = field(default_factory=PatternCounts)
     shared: dict[tuple[int, int], list[Trigger]] = field(default_factory=dict)
     """Of two bugs that only values need, the edits of these that rid both; by their ids."""
-    ruled_out: dict[tuple[object, ...], bool] = field(default_factory=dict)
-    """By the departures of a postponed bug, a case and what both share, whether that has another cause."""
+    ruled_out: set[tuple[object, ...]] = field(default_factory=set)
+    """The departures of a postponed bug, a case, and subjects of it that show without one of these."""
 
     def attribute(self, case: Case, finding: Finding, *, doubts: bool = True) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
@@ -98,7 +98,7 @@ class Attribution:
         finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
-        if bug.is_postponed and part is not None and not self._may_explain(bug, case, part):
+        if bug.is_postponed and part is not None and not self._may_explain(bug, case, finding):
             return frozenset()
         if bug.is_postponed or bug.is_unshrunk and self.triage.worker.deadline.has_passed:
             return part.subjects if part else frozenset()
@@ -116,27 +116,23 @@ class Attribution:
         return bug.is_known_of(usual=is_usual(case, self.target)) and not self.is_ruled_out(bug, case, finding)
 
     def rules_out(self, bug: Bug, case: Case, finding: Finding) -> bool:
-        """What `is_ruled_out` says once the bug's departures are known."""
-        self.triage.find_departures(bug)
+        """Whether a postponed bug is not the cause of a finding that shares subjects with it: the case lacks one of the
+        departures from defaults that the bug needs, or shows all of the finding without it. Runs what tells that.
+        """
+        departures = self.triage.find_departures(bug)
+        if departures and not self.is_ruled_out(bug, case, finding):
+            finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
+            shown = (self.triage.shown_subjects(one.edit(case), finding, bug.rate) for one in departures)
+            if any(one is not None and one >= finding.subjects for one in shown):
+                self.ruled_out.add((departures, key_of(case), finding.subjects))
         return self.is_ruled_out(bug, case, finding)
 
     def is_ruled_out(self, bug: Bug, case: Case, finding: Finding) -> bool:
-        """Whether a postponed bug is known not to be the cause of what it shares with a finding: the case lacks one of
-        its departures, or shows the same without.
-        """
-        finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
-        part = finding.restricted_to(bug.subjects)
-        if not bug.departures or part is None or len(case.calls) > 1:
+        """Whether that is known already, of a case of one call."""
+        if not (bug.is_postponed and bug.needs and bug.subjects & finding.subjects) or len(case.calls) > 1:
             return False
-        key = bug.departures, key_of(case), part.subjects
-        if key not in self.ruled_out:
-            lacks = not all_hold(bug.departures, case)
-            self.ruled_out[key] = lacks or any(self._shows_without(one, case, part, bug) for one in bug.departures)
-        return self.ruled_out[key]
-
-    def _shows_without(self, trigger: Trigger, case: Case, finding: Finding, bug: Bug) -> bool:
-        shown = self.triage.shown_subjects(trigger.edit(case), finding, bug.rate)
-        return shown is not None and shown >= finding.subjects
+        lacks = any(one.edit(case).key == case.key for one in bug.needs)
+        return lacks or (bug.needs, key_of(case), finding.subjects) in self.ruled_out
 
     def _is_to_check(self, bug: Bug, part: Finding) -> bool:
         """Whether it is a finding's turn to be checked with a bug's triggers made false, by its number."""
@@ -231,12 +227,15 @@ class Attribution:
                 case = next((one for one, subjects in shown if subjects == finding.subjects), case)
         return case
 
-    def is_near_postponed(self, case: Case, finding: Finding) -> bool:
-        """Whether more will be known about what explains a case's finding, once a bug with its subjects is shrunk."""
+    def is_near_postponed(self, case: Case, finding: Finding, *, is_first: bool) -> bool:
+        """Whether more will be known about what explains a case's finding, once a bug with its subjects is shrunk.
+
+        What is known by now counts for the first finding of a case only: the others may be consequences of that.
+        """
         postponed = [bug for bug in self.bugs if bug.is_postponed]
         usual = bool(postponed) and is_usual(case, self.target)
         near = (bug for bug in postponed if bug.is_postponed_with(finding, usual=usual))
-        return any(not self.is_ruled_out(bug, case, finding) for bug in near)
+        return any(not (is_first and self.is_ruled_out(bug, case, finding)) for bug in near)
 
     def bugs_near(self, finding: Finding) -> list[Bug]:
         """The known bugs into which a case with this finding may shrink: they show its subjects as well."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
@@ -119,9 +118,10 @@ class FindingHandler:
             return ()
         start = time.monotonic()
         seconds = (start if put is None else put) - self.process_start
-        waits = partial(self.attribution.is_near_postponed, case)
-        later = () if self.deadline.has_passed else tuple(filter(waits, findings))
-        first, findings = findings[0], [finding for finding in findings if finding not in later]
+        first, waits = findings[0], self.attribution.is_near_postponed
+        asked = () if self.deadline.has_passed else findings
+        later = tuple(finding for finding in asked if waits(case, finding, is_first=finding is first))
+        findings = [finding for finding in findings if finding not in later]
         try:
             for number, finding in enumerate(findings):
                 seen = Disagreement(index, seconds, without_later_calls(case, finding), finding)

@@ -6,6 +6,8 @@ after them would be lost. What the errors of a finding have in common may be the
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -49,9 +51,9 @@ class TriagePriority:
     own are. Then come those with more ordinary inputs, then the oldest.
 
     What is left of a case whose first finding was triaged counts as like that one, which may be its cause. So does what
-    a bug may explain that is not shrunk yet: it waits for that, unless what the bug needs so far `rules_out` that it is
-    what a case is filed under. What is filed after that may be its consequence. Before a task comes first a few cases
-    are run to tell.
+    a bug may explain that is not shrunk yet: it waits for that, unless `rules_out` says that the first finding of a
+    case is not that bug's, as other findings may be consequences of the first. Before a task comes first a few cases
+    are run to tell, for `seconds_to_ask` in all.
 
     A task waits for findings that are like none before them, but not until less than `reserve` seconds are left. After
     the deadline, when the hundreds that may wait are but counted, all comes in the order in which it came. `bugs` are
@@ -64,6 +66,7 @@ class TriagePriority:
     bugs: Sequence[Bug] = ()
     shows_usually: Callable[[Case, Finding], bool] = shows_anything
     rules_out: Callable[[Bug, Case, Finding], bool] = rules_out_nothing
+    seconds_to_ask: float = math.inf
     counts: Counter[Sign] = field(default_factory=Counter)
     _current: frozenset[Subject] = frozenset()
     """What the case shows that is triaged now."""
@@ -74,6 +77,7 @@ class TriagePriority:
     """By a case's index, and what a bug needs, whether the case lacks some of that, or shows the same without it."""
     _asked: dict[int, tuple[Bug, set[int]]] = field(default_factory=dict)
     """By the id of a postponed bug that bug, and the indices of cases that were run without what it needs."""
+    _seconds_asked: float = 0.0
 
     def know(self, bugs: Sequence[Bug]) -> None:
         """Counts bugs that were known before the run as triaged once; others may be added to them.
@@ -132,30 +136,33 @@ class TriagePriority:
         """
         postponed, asked = [bug for bug in tuple(self.bugs) if bug.is_postponed], 0
         for suspect in sorted(waiting, key=self._key) if postponed else ():
-            near = [bug for bug in postponed if self._may_explain(bug, suspect)]
+            near = [bug for bug in postponed if self._may_explain(bug, suspect, suspect.findings[0])]
             if near and all(self._may_ask(bug, suspect) for bug in near):
                 asked += len(near)
                 if all(self._asks(bug, suspect) for bug in near) or asked >= MOST_ASKED:
                     break
         return asked > 0
 
-    def _may_explain(self, bug: Bug, suspect: Suspect) -> bool:
-        """Whether a postponed bug may explain what a case is filed under, as far as is known."""
-        finding, usual = suspect.findings[0], self._is_usual(suspect)
+    def _may_explain(self, bug: Bug, suspect: Suspect, finding: Finding) -> bool:
+        """Whether a postponed bug may explain a finding of a case, as far as is known."""
+        usual = self._is_usual(suspect)
         return bug.is_postponed_with(finding, usual=usual) and not self._is_ruled_out(suspect, bug, finding)
 
     def _may_ask(self, bug: Bug, suspect: Suspect) -> bool:
         """Whether a run of a case may tell that a postponed bug does not explain it, and was not made before."""
         _, asked = self._asked.setdefault(id(bug), (bug, set()))
         tells = bug.departures != () and len(suspect.case.calls) == 1 and not suspect.is_rest
-        return tells and suspect.index not in asked and len(asked) < MOST_ASKED and self._is_in_time
+        is_in_time = self._is_in_time and self._seconds_asked < self.seconds_to_ask
+        return tells and is_in_time and suspect.index not in asked and len(asked) < MOST_ASKED
 
     def _asks(self, bug: Bug, suspect: Suspect) -> bool:
         """Whether a postponed bug is found not to explain what a case is filed under, which is remembered."""
         self._asked[id(bug)][1].add(suspect.index)
+        start = time.monotonic()
         with suppress(OutOfTime):
             if self.rules_out(bug, suspect.case, suspect.findings[0]):
                 self._lacking[suspect.index, bug.needs] = True
+        self._seconds_asked += time.monotonic() - start
         return self._lacks(suspect, bug)
 
     def _key(self, suspect: Suspect) -> tuple[int, ...]:
@@ -170,9 +177,8 @@ class TriagePriority:
 
     def _count(self, sign: Sign, suspect: Suspect, finding: Finding) -> int:
         """How often what has a finding's sign was triaged; what a postponed bug may explain counts as that."""
-        usual = self._is_usual(suspect)
-        near = (bug for bug in tuple(self.bugs) if bug.is_postponed_with(finding, usual=usual))
-        return max(self.counts[sign], any(not self._is_ruled_out(suspect, bug, finding) for bug in near))
+        waits = any(self._may_explain(bug, suspect, finding) for bug in tuple(self.bugs))
+        return max(self.counts[sign], waits)
 
     def _shows_usually(self, suspect: Suspect) -> bool:
         key = suspect.index, suspect.is_rest
