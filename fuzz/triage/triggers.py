@@ -56,8 +56,12 @@ class Trigger:
     shows_like: Callable[[Case], bool] = lambda case: True
     is_of_values: bool = False
 
+    def changes(self, case: Case) -> bool:
+        """Whether there is something to edit in a case; where there is not, the condition is false in it."""
+        return self.edit(case).key != case.key
+
     def holds(self, case: Case) -> bool:
-        return self.edit(case).key != case.key and self.shows_like(case)
+        return self.changes(case) and self.shows_like(case)
 
     def is_needed(self, case: Case, agrees: Agrees) -> bool:
         """Whether the condition holds in a case that shows a bug, which agrees without it."""

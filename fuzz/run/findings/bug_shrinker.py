@@ -80,10 +80,11 @@ class BugShrinker:
         """Has a postponed bug that is saved shrunk further when nothing new waits."""
         self.postprocessor.defer(partial(self._shrink_further, bug))
 
-    def others_to_compare(self, bug: Bug) -> list[Bug]:
+    def others_to_compare(self, bug: Bug, *, only_equal: bool = False) -> list[Bug]:
         """The bugs that may have the cause of another, as far as both are shrunk, or equal already."""
         others = [other for other in self.saver.bugs if other is not bug]
-        return [other for other in others if not (bug.is_postponed or other.is_postponed) or other.is_equal_to(bug)]
+        waits = only_equal or bug.is_postponed
+        return [other for other in others if not (waits or other.is_postponed) or other.is_equal_to(bug)]
 
     def report(self, bug: Bug) -> None:
         self.saver.watcher.on_shrunk(bug)
@@ -139,9 +140,7 @@ class BugShrinker:
 
         In the time that is kept for grades only equal ones count: what others need takes long to find.
         """
-        others = self.others_to_compare(bug)
-        if not self.budgets.is_for_shrinking:
-            others = [other for other in others if other.is_equal_to(bug)]
+        others = self.others_to_compare(bug, only_equal=not self.budgets.is_for_shrinking)
         same = self.saver.find_same_cause(bug, others)
         if same is not None:
             self._merge(bug, same)

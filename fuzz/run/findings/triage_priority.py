@@ -220,8 +220,7 @@ class TriagePriority:
             return False
         key = suspect.index, needs
         if key not in self._lacking:
-            edits = (one.edit for one in needs if not one.is_of_values)
-            self._lacking[key] = any(edit(suspect.case).key == suspect.case.key for edit in edits)
+            self._lacking[key] = not all(one.changes(suspect.case) for one in needs if not one.is_of_values)
         return self._lacking[key]
 
 
