@@ -199,12 +199,12 @@ class Bug:
     @property
     def needs(self) -> tuple[Trigger, ...]:
         """What it is known to need. Of a postponed bug that rules out cases and proves nothing of others."""
-        return (self.departures if self.is_postponed else self.triggers) or ()
+        return self.triggers or (self.departures if self.is_postponed else None) or ()
 
     def keep_departures(self) -> None:
         """Leaves out departures that its case no longer has."""
         if self.departures is not None:
-            self.departures = tuple(one for one in self.departures if one.edit(self.case).key != self.case.key)
+            self.departures = tuple(one for one in self.departures if one.changes(self.case))
 
     @property
     def needs_values_only(self) -> bool:

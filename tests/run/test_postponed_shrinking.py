@@ -342,7 +342,9 @@ def test_departures_that_a_smaller_case_no_longer_has_are_left_out(
     handler.budgets.has_news = lambda: True
     tasks.pop(0)()
     assert bug.is_postponed and bug.case == small and bug.needs == (kept,)
-    bug.waits_for = ""
+    bug.triggers = (gone,)
+    assert bug.needs == (gone,), "where all that it needs is known, that counts"
+    bug.waits_for, bug.triggers = "", None
     assert bug.needs == ()
 
 

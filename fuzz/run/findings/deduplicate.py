@@ -51,7 +51,7 @@ class Attribution:
     shared: dict[tuple[int, int], list[Trigger]] = field(default_factory=dict)
     """Of two bugs that only values need, the edits of these that rid both; by their ids."""
     ruled_out: set[tuple[object, ...]] = field(default_factory=set)
-    """The departures of a postponed bug, a case, and subjects of it that show without one of these."""
+    """What a postponed bug needs, a case, and subjects of it that show without some of that."""
 
     def attribute(self, case: Case, finding: Finding, *, doubts: bool = True) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
@@ -119,19 +119,19 @@ class Attribution:
         """Whether a postponed bug is not the cause of a finding that shares subjects with it: the case lacks one of the
         departures from defaults that the bug needs, or shows all of the finding without it. Runs what tells that.
         """
-        departures = self.triage.find_departures(bug)
-        if departures and not self.is_ruled_out(bug, case, finding):
+        self.triage.find_departures(bug)
+        if bug.needs and not self.is_ruled_out(bug, case, finding):
             finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
-            shown = (self.triage.shown_subjects(one.edit(case), finding, bug.rate) for one in departures)
+            shown = (self.triage.shown_subjects(one.edit(case), finding, bug.rate) for one in bug.needs)
             if any(one is not None and one >= finding.subjects for one in shown):
-                self.ruled_out.add((departures, key_of(case), finding.subjects))
+                self.ruled_out.add((bug.needs, key_of(case), finding.subjects))
         return self.is_ruled_out(bug, case, finding)
 
     def is_ruled_out(self, bug: Bug, case: Case, finding: Finding) -> bool:
         """Whether that is known already, of a case of one call."""
         if not (bug.is_postponed and bug.needs and bug.subjects & finding.subjects) or len(case.calls) > 1:
             return False
-        lacks = any(one.edit(case).key == case.key for one in bug.needs)
+        lacks = not all(one.changes(case) for one in bug.needs)
         return lacks or (bug.needs, key_of(case), finding.subjects) in self.ruled_out
 
     def _is_to_check(self, bug: Bug, part: Finding) -> bool:
