@@ -108,25 +108,27 @@ class Session:
 
 FIRST_PLANS = 256
 """Plans at the start of a run that have one replica each, or few."""
+DOUBLING_PLANS = 128
+"""Plans after those until a plan may have twice as many replicas, and again until four times as many, .."""
 
 
 class ReplicaLimits(NamedTuple):
     """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans.
 
-    Later plans may have up to `growth` times as many.
+    Later plans may have twice as many, and twice as many again, `doublings` times in all.
     """
 
     replicas: int
     elements: int
     first: int = 1
-    growth: int = 1
+    doublings: int = 0
 
     def at(self, number: int) -> ReplicaLimits:
-        """The limits of an engine's plan `number`: twice as many after 512 plans, three times as many after 768, ..
+        """The limits of an engine's plan `number`: twice as many after 384 plans, four times as many after 512, ..
 
         Sizes, layouts and dtypes break kernels soon, and plans of many replicas are fewer; values alone are rarer.
         """
-        times = min(self.growth, max(1, number // FIRST_PLANS))
+        times = 1 << min(self.doublings, max(0, (number - FIRST_PLANS) // DOUBLING_PLANS))
         return self._replace(replicas=self.replicas * times, elements=self.elements * times)
 
 
@@ -170,7 +172,7 @@ class Backend:
 
         Of a plan of the other engines, which are guided, fewer: the next plan builds on what the first ones show.
         """
-        return ReplicaLimits(16 if guided else 32, 1 << 13, growth=4)
+        return ReplicaLimits(16 if guided else 32, 1 << 13, doublings=2)
 
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""

@@ -16,7 +16,7 @@ import pytest
 
 from fuzz import indices, option, size, target, tensor
 from fuzz.backends import BACKENDS
-from fuzz.backends.base import FIRST_PLANS, ReplicaLimits
+from fuzz.backends.base import DOUBLING_PLANS, FIRST_PLANS, ReplicaLimits
 from fuzz.model.case import SEED_STRIDE, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
@@ -166,7 +166,7 @@ def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_s
     built_in: Target, limits: ReplicaLimits
 ) -> None:
     engine = RandomEngine(built_in, 0, limits=limits)
-    groups = list(islice(EngineScheduler([engine]).plans(), 2 * FIRST_PLANS))
+    groups = list(islice(EngineScheduler([engine]).plans(), FIRST_PLANS + DOUBLING_PLANS))
     assert max(size for _, size in groups[:FIRST_PLANS]) == limits.first
     assert max(size for _, size in groups) == limits.replicas
     assert all(size == 1 or size * plan.elements() <= limits.elements for plan, size in groups)
@@ -189,8 +189,8 @@ def test_later_plans_have_up_to_four_times_as_many_replicas(built_in: Target) ->
     limits = BACKENDS["cpu"].replica_limits(guided=False)
     engine = RandomEngine(built_in, 0, limits=limits)
     most = []
-    for first in (FIRST_PLANS, 2 * FIRST_PLANS, 4 * FIRST_PLANS):
-        engine.first = first
+    for doublings in (0, 1, 2):
+        engine.first = FIRST_PLANS + doublings * DOUBLING_PLANS
         proposals = [engine.propose() for _ in range(100)]
         assert all(
             each.replica_count * each.plan.elements() <= 4 * limits.elements
@@ -199,7 +199,7 @@ def test_later_plans_have_up_to_four_times_as_many_replicas(built_in: Target) ->
         )
         most.append(max(each.replica_count for each in proposals))
     assert most == [limits.replicas, 2 * limits.replicas, 4 * limits.replicas]
-    assert limits.at(100 * FIRST_PLANS) == limits.at(4 * FIRST_PLANS) and limits.at(0) == limits
+    assert limits.at(100 * FIRST_PLANS) == limits.at(FIRST_PLANS + 2 * DOUBLING_PLANS) and limits.at(0) == limits
 
 
 def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:

@@ -49,7 +49,7 @@ class CudaBackend(Backend):
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:
         """Compiling a plan costs more than on a processor, and elements less: more replicas, of the first plans too."""
-        return ReplicaLimits(512, 1 << 22, growth=2) if guided else ReplicaLimits(1024, 1 << 23, 32, growth=2)
+        return ReplicaLimits(512, 1 << 22, doublings=1) if guided else ReplicaLimits(1024, 1 << 23, 32, doublings=1)
 
     def unavailable_reason(self) -> str:
         import torch
