@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from fuzz.backends.base import DOUBLING_PLANS, FIRST_PLANS
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.search.engines.dictionary import Dictionary
@@ -105,3 +106,14 @@ def test_sizes_of_outputs_are_those_of_plans_that_ran_and_few_are_kept() -> None
     assert [sizes.of(plan) for plan in (plans[0], plans[1], plans[-1])] == [0, 2, KNOWN_SIZES + 1]
     sizes.learn(plans[1], [report(0.0)])
     assert sizes.of(plans[1]) == 2 and len(sizes.known) == KNOWN_SIZES
+
+
+def test_plans_have_more_replicas_once_the_run_has_had_many_of_any_engine() -> None:
+    """Of a minute's plans evolve proposes too few to come by its own to where replicas double."""
+    one = engine()
+    early = [one.propose() for _ in range(60)]
+    for _ in range(FIRST_PLANS + one.limits.doublings * DOUBLING_PLANS):
+        one.learn(early[0], [report(0.0)])
+    late = [one.propose() for _ in range(60)]
+    assert max(proposal.replica_count for proposal in early) == one.limits.replicas
+    assert max(proposal.replica_count for proposal in late) == one.limits.replicas << one.limits.doublings

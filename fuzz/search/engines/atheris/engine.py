@@ -74,6 +74,7 @@ class AtherisEngine:
     _requested: int = 0
     _replacements: int = 0
     _proposed: int = 0
+    _learnt: int = 0
     # A launcher may have put anything in the folder's place.
     _folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory("-fuzz", ignore_cleanup_errors=True)
@@ -94,10 +95,12 @@ class AtherisEngine:
             self._replacements += 1
             plan = self.random.case(self._replacements)
         self._proposed += 1
-        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._proposed), self.output_sizes))
+        limits = self.limits.at(max(self._proposed, self._learnt))
+        return Proposal(plan, count_guided_replicas(plan, limits, self.output_sizes))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""
+        self._learnt += 1
         self.output_sizes.learn(proposal.plan, reports)
         self._fill_queue()
 
