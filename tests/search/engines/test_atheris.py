@@ -15,10 +15,11 @@ from fuzz.model.case import Case
 from fuzz.model.outcome import Died
 from fuzz.search.engines import check_engine
 from fuzz.search.engines.atheris import engine as atheris_engine
-from fuzz.search.engines.atheris.engine import AtherisConfig, AtherisEngine
+from fuzz.search.engines.atheris.engine import STARTS, AtherisConfig, AtherisEngine
 from fuzz.search.engines.atheris.libfuzzer import INITIAL_INPUTS
+from fuzz.search.engines.base import Proposal
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.protocol import Report, WorkerConfig
 from fuzz.worker.worker import Worker, WorkerCrash
 
 
@@ -62,6 +63,23 @@ def test_it_closes_where_a_launcher_put_a_file_in_the_place_of_its_folder(gelu: 
     folders[0].write_text("no folder")
     engine.close()
     folders[0].unlink()
+
+
+def test_its_process_starts_when_its_first_plan_is_near(gelu: Target, case: Case) -> None:
+    """Where two processors run a minute, a process that nothing asks yet takes the time of the first findings."""
+    process, started = Scripted([case]), list[Path]()
+
+    def start(folder: Path) -> Any:
+        started.append(folder)
+        return process
+
+    engine, report = AtherisEngine(gelu, 0, start), Report("returned", False, (), ())
+    for _ in range(STARTS - 1):
+        engine.learn(Proposal(case), [report])
+    assert not started
+    engine.learn(Proposal(case), [report])
+    assert len(started) == 1 and process.pending == 2
+    engine.close()
 
 
 def test_where_it_is_not_installed_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

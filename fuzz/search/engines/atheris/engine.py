@@ -27,8 +27,10 @@ QUEUED = 2
 """Plans requested ahead."""
 POLL_INTERVAL = 0.05
 """Seconds between two looks at the process."""
-JOINS = 320
-"""Plans of other engines before its first, so that its process has started by then."""
+JOINS = 2048
+"""Plans of other engines before its first: in a run's first minute they discover more in the same time."""
+STARTS = 1728
+"""Reports on those plans after which its process starts, so that it has started by then."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,11 @@ class AtherisEngine:
         return Proposal(plan, count_guided_replicas(plan, limits, self.output_sizes))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
-        """Starts the process with the first report; libFuzzer learns from what its own process sees."""
+        """Starts the process in time for its first plan; libFuzzer learns from what its own process sees."""
         self._learnt += 1
         self.output_sizes.learn(proposal.plan, reports)
-        self._fill_queue()
+        if self._process is not None or self._learnt >= STARTS:
+            self._fill_queue()
 
     def close(self) -> None:
         if self._process is not None:
