@@ -76,7 +76,6 @@ class EvolveEngine:
     output_sizes: OutputSizes = field(default_factory=OutputSizes)
     first: int = 0
     _plans: int = 0
-    _learnt: int = 0
     _initial: int = 0
     _epoch_start: int = 0
     _last_progress: int = 0
@@ -94,15 +93,13 @@ class EvolveEngine:
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
-        limits = self.limits.at(max(self._plans, self._learnt))
-        return Proposal(plan, count_guided_replicas(plan, limits, self.output_sizes))
+        return Proposal(plan, count_guided_replicas(plan, self.limits, self.output_sizes, self._plans))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps the replicas that did something new or came nearer to their bound than others of their cell.
 
         A case that disagrees is no parent: its bug is found already.
         """
-        self._learnt += 1
         self.output_sizes.learn(proposal.plan, reports)
         cell = elite_cell(proposal.plan)
         for number, report in enumerate(reports):

@@ -18,12 +18,17 @@ KNOWN_SIZES = 1 << 12
 
 @dataclass
 class OutputSizes:
-    """How many elements the outputs have of plans that have run, by their sizes; nothing else tells it."""
+    """How many elements the outputs have of plans that have run, by their sizes; nothing else tells it.
+
+    `reported` is how many plans have run, of any engine.
+    """
 
     known: dict[tuple[int, ...], int] = field(default_factory=dict)
+    reported: int = 0
 
     def learn(self, plan: Case, reports: Sequence[Report]) -> None:
         """Takes in the reports on the replicas of a plan."""
+        self.reported += 1
         elements = sum(size for _, size in reports[0].output_sizes)
         if elements:
             sizes = tuple(plan.last.dims.values())
@@ -45,7 +50,9 @@ def count_replicas(plan: Case, limits: ReplicaLimits, outputs: int = 0) -> int:
     return max(1, min(most, limits.elements // max(plan.elements() + outputs, 1)))
 
 
-def count_guided_replicas(plan: Case, limits: ReplicaLimits, known: OutputSizes) -> int:
-    """The same for a plan that an engine made of earlier ones: one replica where nothing in it depends on a seed."""
+def count_guided_replicas(plan: Case, limits: ReplicaLimits, known: OutputSizes, number: int) -> int:
+    """The same for plan `number` of an engine that makes it of earlier ones: one replica where nothing in it depends on
+    a seed. Limits grow with the plans of the whole run, of which a guided engine proposes few."""
+    limits = limits.at(max(number, known.reported))
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
     return count_replicas(plan, limits, known.of(plan)) if seeded else 1

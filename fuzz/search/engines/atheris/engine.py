@@ -29,7 +29,7 @@ POLL_INTERVAL = 0.05
 """Seconds between two looks at the process."""
 JOINS = 2048
 """Plans of other engines before its first: in a run's first minute they discover more in the same time."""
-STARTS = 1728
+STARTS = JOINS - 320
 """Reports on those plans after which its process starts, so that it has started by then."""
 
 
@@ -76,7 +76,6 @@ class AtherisEngine:
     _requested: int = 0
     _replacements: int = 0
     _proposed: int = 0
-    _learnt: int = 0
     # A launcher may have put anything in the folder's place.
     _folder: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory("-fuzz", ignore_cleanup_errors=True)
@@ -97,14 +96,12 @@ class AtherisEngine:
             self._replacements += 1
             plan = self.random.case(self._replacements)
         self._proposed += 1
-        limits = self.limits.at(max(self._proposed, self._learnt))
-        return Proposal(plan, count_guided_replicas(plan, limits, self.output_sizes))
+        return Proposal(plan, count_guided_replicas(plan, self.limits, self.output_sizes, self._proposed))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process in time for its first plan; libFuzzer learns from what its own process sees."""
-        self._learnt += 1
         self.output_sizes.learn(proposal.plan, reports)
-        if self._process is not None or self._learnt >= STARTS:
+        if self._process is not None or self.output_sizes.reported >= STARTS:
             self._fill_queue()
 
     def close(self) -> None:
