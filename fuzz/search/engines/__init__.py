@@ -65,7 +65,7 @@ def make_scheduler(
         "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches, first=first),
     }  # fmt: skip
     if name in ("auto", "atheris") and not missing():
-        engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
+        engines["atheris"] = AtherisEngine(target, seed, start_process, first=first, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     lag = LONG_LAG if name == "random" else LAG
     scheduler = EngineScheduler(chosen, dictionary, lag, FIRST_COST + first, sizes=sizes, other_values=other_values)

@@ -13,9 +13,10 @@ from fuzz.backends.cpu.runtime.counters import CLASSES, Counted, features
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Died
-from fuzz.search.engines import check_engine
+from fuzz.search import engines
+from fuzz.search.engines import check_engine, make_scheduler
 from fuzz.search.engines.atheris import engine as atheris_engine
-from fuzz.search.engines.atheris.engine import STARTS, AtherisConfig, AtherisEngine
+from fuzz.search.engines.atheris.engine import JOINS, LEAD, AtherisConfig, AtherisEngine
 from fuzz.search.engines.atheris.libfuzzer import INITIAL_INPUTS
 from fuzz.search.engines.base import Proposal
 from fuzz.target.spec import Target
@@ -74,12 +75,22 @@ def test_its_process_starts_when_its_first_plan_is_near(gelu: Target, case: Case
         return process
 
     engine, report = AtherisEngine(gelu, 0, start), Report("returned", False, (), ())
-    for _ in range(STARTS - 1):
+    for _ in range(JOINS - LEAD - 1):
         engine.learn(Proposal(case), [report])
     assert not started
     engine.learn(Proposal(case), [report])
     assert len(started) == 1 and process.pending == 2
     engine.close()
+
+
+@pytest.mark.parametrize(("first", "later"), [(0, JOINS), (1000, JOINS - 1000), (JOINS - LEAD, LEAD), (10_000, LEAD)])
+def test_where_a_search_goes_on_the_plans_before_it_count(
+    gelu: Target, monkeypatch: pytest.MonkeyPatch, first: int, later: int
+) -> None:
+    """A campaign divides a search into jobs, each of which may have fewer plans than it joins after."""
+    monkeypatch.setattr(engines, "missing", lambda: "")
+    with make_scheduler("auto", gelu, "cpu", 0, (), lambda folder: Scripted([]), first) as scheduler:
+        assert scheduler.engines[-1].name == "atheris" and scheduler.engines[-1].joins == later
 
 
 def test_where_it_is_not_installed_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ POLL_INTERVAL = 0.05
 """Seconds between two looks at the process."""
 JOINS = 2048
 """Plans of other engines before its first: in a run's first minute they discover more in the same time."""
-STARTS = JOINS - 320
-"""Reports on those plans after which its process starts, so that it has started by then."""
+LEAD = 320
+"""Its process starts so many plans before its first one, so that it has started by then."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ def missing() -> str:
 
 @dataclass
 class AtherisEngine:
-    """Proposes what libFuzzer tries."""
+    """Proposes what libFuzzer tries, after `JOINS` plans, of which `first` came before this search."""
 
     target: Target
     seed: int
     start_process: StartProcess
     name: str = "atheris"
-    joins: int = JOINS
+    first: int = 0
     limits: ReplicaLimits = Backend.replica_limits(guided=True)
     output_sizes: OutputSizes = field(default_factory=OutputSizes)
     _process: LibFuzzerProcess | None = None
@@ -83,6 +83,8 @@ class AtherisEngine:
 
     def __post_init__(self) -> None:
         self.random = RandomEngine(self.target, self.seed, "atheris")
+        self.joins = max(JOINS - self.first, LEAD)
+        self._proposed = self.first
 
     def propose(self) -> Proposal:
         """libFuzzer's next plan; where the last one ended its process, a plan that is drawn while it starts again."""
@@ -101,7 +103,7 @@ class AtherisEngine:
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process in time for its first plan; libFuzzer learns from what its own process sees."""
         self.output_sizes.learn(proposal.plan, reports)
-        if self._process is not None or self.output_sizes.reported >= STARTS:
+        if self._process is not None or self.output_sizes.reported >= self.joins - LEAD:
             self._fill_queue()
 
     def close(self) -> None:
