@@ -85,6 +85,7 @@ def fla_based(q, k, v, scale, normed, fused):
 @flash(
     **TAYLOR, scaled=option(True, False),
     reference=lambda q, k, v, scaled, normed: taylor_reference(q, k, v, None if scaled else 1.0, normed, True),
+    imports=("fla.ops.rebased",),
 )  # fmt: skip
 def fla_rebased(q, k, v, scaled, normed):
     """Attention by squares of scores."""

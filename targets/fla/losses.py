@@ -144,7 +144,8 @@ def warp_reference(logits):
 
 
 @flash(
-    logits=tensor(B, L, V), accumulate="inputs", reference=warp_reference, differentiable=dict(loss=tensor())
+    logits=tensor(B, L, V), accumulate="inputs", reference=warp_reference, differentiable=dict(loss=tensor()),
+    imports=("fla.modules.l2warp",),
 )  # fmt: skip
 def fla_l2_warp(logits):
     """A loss with a gradient beside its own, that of the largest logits."""

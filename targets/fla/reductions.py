@@ -193,6 +193,7 @@ HEADS = tensor(B, T, H, K)
 @flash(
     o=tensor(B, T, H * K), r=HEADS, k=HEADS, r_k=tensor(H, K), v=HEADS, g=tensor(B, T, H * K), accumulate="inputs",
     reference=gate_correction_reference, differentiable=dict(y=tensor(B, T, H * K)),
+    imports=("fla.ops.rwkv7.gate_output_correction",),
 )  # fmt: skip
 def fla_rwkv7_gate_correction(o, r, k, r_k, v, g):
     """RWKV7's correction of outputs by the present place, and its gate."""
@@ -209,7 +210,7 @@ LONG = by_option("ragged", {False: tensor(B, ALL, K), True: tensor(1, ALL, K)})
     k=LONG, a=LONG, ka=tensor(K), ragged=option(False, True), ends=prefix_sums(N + 1, total=ALL), dims=(N, LONGER, PLACES),
     accumulate="inputs", differentiable=dict(y=LONG),
     unreached={**SHARED, "*dka_tmp.dim() == 3*": "keys have three dims"},
-    reference=lambda k, a, ka, ragged, ends: dict(y=k + k * (a - 1) * ka),
+    reference=lambda k, a, ka, ragged, ends: dict(y=k + k * (a - 1) * ka), imports=("fla.ops.rwkv7.fused_k_update",),
 )  # fmt: skip
 def fla_rwkv7_k_update(k, a, ka, ragged, ends):
     """RWKV7's update of keys."""
@@ -228,6 +229,7 @@ MIX = tensor(1, 1, K)
 @flash(
     x=tensor(B, T, K), delta=tensor(B, T, K), r=MIX, w=MIX, k=MIX, v=MIX, a=MIX, g=MIX | None, accumulate="inputs",
     reference=addcmul_reference, differentiable={f"o{name}": tensor(B, T, K) for name in "rwkvag"},
+    imports=("fla.ops.rwkv7.fused_addcmul",),
 )  # fmt: skip
 def fla_rwkv7_addcmul(x, delta, r, w, k, v, a, g):
     """RWKV7's mixtures of a token and the one before."""

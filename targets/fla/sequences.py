@@ -66,6 +66,9 @@ def fla_global_cumsum_vector(g, reverse):
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
 
 
+CHANNEL_MIXING = ("fla.ops.rwkv7.channel_mixing",)
+
+
 class RectifiedSquare(torch.autograd.Function):
     """The square of what is positive; a gradient that overflows counts where it is multiplied by 0, too."""
 
@@ -84,7 +87,10 @@ def relu_square_reference(x, inplace):
     return dict(y=RectifiedSquare.apply(x))
 
 
-@flash(x=tensor(T, D), inplace=option(True, False), in_place={"x": "inplace"}, reference=relu_square_reference)
+@flash(
+    x=tensor(T, D), inplace=option(True, False), in_place={"x": "inplace"}, reference=relu_square_reference,
+    imports=CHANNEL_MIXING,
+)  # fmt: skip
 def fla_rwkv_relu_square(x, inplace):
     """The square of what is positive, which RWKV7's channel mixing puts in its input's place."""
     return dict(y=found("ops.rwkv7.channel_mixing:rwkv_relu_and_square_fwd")(x, inplace=inplace))
@@ -98,6 +104,7 @@ def channel_mixing_reference(x, before, mix, key, value):
 @flash(
     x=tensor(B, T, D), before=tensor(B, D), mix=tensor(D), key=tensor(D, K), value=tensor(K, D),
     accumulate="inputs", reference=channel_mixing_reference, differentiable=dict(y=tensor(B, T, D)),
+    imports=CHANNEL_MIXING,
 )  # fmt: skip
 def fla_rwkv_channel_mixing(x, before, mix, key, value):
     """RWKV7's channel mixing."""
