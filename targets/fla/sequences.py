@@ -66,9 +66,6 @@ def fla_global_cumsum_vector(g, reverse):
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
 
 
-CHANNEL_MIXING = ("fla.ops.rwkv7.channel_mixing",)
-
-
 class RectifiedSquare(torch.autograd.Function):
     """The square of what is positive; a gradient that overflows counts where it is multiplied by 0, too."""
 
@@ -85,6 +82,9 @@ class RectifiedSquare(torch.autograd.Function):
 
 def relu_square_reference(x, inplace):
     return dict(y=RectifiedSquare.apply(x))
+
+
+CHANNEL_MIXING = ("fla.ops.rwkv7.channel_mixing",)
 
 
 @flash(
